@@ -4,17 +4,26 @@
 . "$(dirname "$0")/shared/optim.sh"
 here=$(cd "$B" && pwd)/emulate
 gpu() { DEVICE=cuda LD_LIBRARY_PATH=$here CKPT_PLUGIN_PATH=$here CKPT_CUDA_PATH=$here train "$@"; }
-both() {        # NAME OPTION... - a run on each, and one that goes on
-    local name=$1; shift
+both() {        # NAME BOUND OPTION... - a run on each, and one that goes on
+    local name=$1 bound=$2; shift 2
     t "$name: on the CPU" train "$name-cpu" 1 "$@"
     t "$name: emulated" gpu "$name" 1 "$@"
-    t "$name: the same losses" near "$name" "$name-cpu" 1e-5
+    t "$name: the same losses" near "$name" "$name-cpu" "$bound"
     back "$name" again
     t "$name: goes on" gpu again 1 "$@" --resume-from-checkpoint latest
     t "$name: to the same bits" same_state "$name" again
     back "$name-cpu" again
     t "$name: from the CPU's" gpu again 1 "$@" --resume-from-checkpoint latest
-    t "$name: likewise" near again "$name-cpu" 1e-5
+    t "$name: likewise" near again "$name-cpu" "$bound"
 }
-both adafactor --optim adafactor --weight-decay 0.01
-both adafactor-bf16 --bf16 --optim adafactor --optim-args scale_parameter=True,beta1=0.9
+both adafactor 1e-5 --optim adafactor --weight-decay 0.01
+both adafactor-bf16 1e-5 --bf16 --optim adafactor --optim-args scale_parameter=True,beta1=0.9
+both narrow 1e-4 --bf16 --no-master-weights
+for kind in adamw_8bit adamw_anyprecision sgd lion_32bit; do
+    t "narrow, $kind" train cpu 1 --bf16 --no-master-weights --optim $kind
+    t "narrow, $kind: emulated" gpu gpu 1 --bf16 --no-master-weights --optim $kind
+    t "narrow, $kind: the same losses" near gpu cpu 1e-4
+    rm -rf "$T/cpu" "$T/gpu"
+done
+told() { SAY= gpu told 1 --max-steps 1 2>&1 | grep -q "GPU 0 (emulated)"; }
+t "the GPU is the emulated one" told

@@ -427,3 +427,117 @@ TEST(factored_again)
     g.gpu->ops->free(g.gpu, at);
     gpu_close(&g);
 }
+
+/* Bytes on both sides. */
+struct raw {
+    unsigned char *cpu, *gpu;
+    size_t bytes;
+};
+
+static struct raw raw_open(struct gpu *g, size_t bytes)
+{
+    struct raw r = {g->cpu->ops->alloc(g->cpu, bytes + 1), g->gpu->ops->alloc(g->gpu, bytes + 1),
+                    bytes};
+
+    assert_true(r.cpu && r.gpu);
+    return r;
+}
+
+static void raw_close(struct gpu *g, struct raw *r)
+{
+    g->cpu->ops->free(g->cpu, r->cpu);
+    g->gpu->ops->free(g->gpu, r->gpu);
+}
+
+/* Numbers of bf16, of which few lie one apart: those whose chance was a hair's breadth. */
+static void check_bf16(struct gpu *g, const char *what, const struct raw *r)
+{
+    uint16_t *got = malloc(r->bytes + 1);
+    const uint16_t *want = (const uint16_t *)(const void *)r->cpu;
+    int64_t n = (int64_t)r->bytes / 2, off = 0;
+
+    g->gpu->ops->to_host(g->gpu, got, r->gpu, r->bytes);
+    gpu_fine(g);
+    for (int64_t i = 0; i < n; i++) {
+        float x[2];
+
+        ckpt_convert(&x[0], CKPT_F32, &got[i], CKPT_BF16, 1);
+        ckpt_convert(&x[1], CKPT_F32, &want[i], CKPT_BF16, 1);
+        /* a few units of what cancelled count where the rest is small */
+        if (!(fabsf(x[0] - x[1]) <= 0x1p-7f * fabsf(x[1]) + 1e-7f))
+            fail_msg("%s[%lld]: GPU %04x, CPU %04x", what, (long long)i, got[i], want[i]);
+        off += got[i] != want[i];
+    }
+    if (off > 2 + n / 500)
+        fail_msg("%s: %lld of %lld differ", what, (long long)off, (long long)n);
+    free(got);
+}
+
+/* Weights of bf16 alone, rounded by chance: every rule and kind of moments, from the CPU's state at
+ * each step; w and g begin at those offsets of larger arrays. */
+static void narrow_case(struct gpu *g, const struct adamw *rule, enum op_moments kind, int64_t n,
+                        int64_t w_at, int64_t g_at)
+{
+    enum { W, M, V, MAX, MAX_SQ, N_RAW };
+    bool adam = rule->rule == OP_RULE_ADAMW;
+    bool moment = adam || rule->rule == OP_RULE_LION || rule->momentum > 0;
+    size_t wide = kind == OP_MOMENTS_F32 ? 4 : kind == OP_MOMENTS_BF16 ? 2 : 1;
+    size_t blocks = (size_t)(n + OP_MOMENTS_BLOCK - 1) / OP_MOMENTS_BLOCK;
+    struct raw r[N_RAW];
+    struct both x = gpu_random(g, CKPT_F32, n + 8, 0.1f), p = gpu_random(g, CKPT_F32, n + 8, 1);
+    struct adamw a = *rule;
+
+    r[W] = raw_open(g, (size_t)(n + 8) * 2);
+    r[M] = raw_open(g, (size_t)n * wide);
+    r[V] = raw_open(g, (size_t)n * wide);
+    r[MAX] = raw_open(g, blocks * 4);
+    r[MAX_SQ] = raw_open(g, blocks * 4);
+    ckpt_convert(r[W].cpu, CKPT_BF16, p.cpu, CKPT_F32, (size_t)n + 8);
+    a.grad_scale = 0.7;
+    a.seed = 42;
+    for (a.step = 1; a.step <= 3; a.step++) {
+        for (int k = 0; k < N_RAW; k++)
+            g->gpu->ops->to_device(g->gpu, r[k].gpu, r[k].cpu, r[k].bytes);
+        for (int s = 0; s < 2; s++) {
+            struct device *dev = s ? g->gpu : g->cpu;
+#define AT(k) ((void *)(s ? r[k].gpu : r[k].cpu))
+            struct adamw_run run = {
+                .rounded = (uint16_t *)AT(W) + w_at, .exp_avg = moment ? AT(M) : NULL,
+                .exp_avg_sq = adam ? AT(V) : NULL, .absmax = AT(MAX),
+                .absmax_sq = adam ? AT(MAX_SQ) : NULL,
+                .grad = (float *)(s ? x.gpu : x.cpu) + g_at, .n = n, .index = 1000003,
+                .weight_decay = 0.1, .moments = kind};
+#undef AT
+
+            dev->ops->adamw(dev, &run, 1, &a);
+        }
+        check_bf16(g, "weights", &r[W]);
+    }
+    for (int k = 0; k < N_RAW; k++)
+        raw_close(g, &r[k]);
+    gpu_release(g);
+}
+
+TEST(narrow)
+{
+    static const struct { struct adamw a; enum op_moments kind; } kinds[] = {
+        {{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}, OP_MOMENTS_F32},
+        {{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}, OP_MOMENTS_BF16},
+        {{.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}, OP_MOMENTS_8BIT},
+        {{.rule = OP_RULE_SGD, .lr = 1e-1}, OP_MOMENTS_F32},
+        {{.rule = OP_RULE_SGD, .lr = 1e-1, .momentum = 0.9}, OP_MOMENTS_F32},
+        {{.rule = OP_RULE_LION, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99}, OP_MOMENTS_F32},
+        {{.rule = OP_RULE_LION, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99}, OP_MOMENTS_8BIT}};
+    static const int64_t sizes[] = {1, 5, 1023, 20003};
+    struct gpu g;
+
+    gpu_open(&g, CKPT_BF16, NULL);
+    g.cpu->weight = CKPT_BF16;
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            narrow_case(&g, &kinds[k].a, kinds[k].kind, sizes[i], 0, 0);
+            narrow_case(&g, &kinds[k].a, kinds[k].kind, sizes[i], 3, 3);
+            narrow_case(&g, &kinds[k].a, kinds[k].kind, sizes[i], 1, 0);
+        }
+    gpu_close(&g);
+}

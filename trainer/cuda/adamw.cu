@@ -11,7 +11,7 @@
  * 8BIT: a warp takes 256 elements that share an absmax, eight a lane, so that lanes exchange
  * only a maximum.  Tables lie in shared memory; blocks stay for many tiles.
  */
-#include "trainer/cuda/cuda.h"
+#include "trainer/cuda/chance.cuh"
 
 extern "C" {
 #include "formats/bnb/codes.h"
@@ -29,7 +29,7 @@ const int most_runs = 256;        /* runs in one launch: 23 of the 32 KB that pa
 
 struct scalars {
     float one_minus_b1, b2, one_minus_b2, inv_bc2, eps, grad_scale;
-    uint64_t seed, step;
+    struct chance moments, weights;
     const struct op_verdict *verdict;
 };
 
@@ -60,40 +60,6 @@ __device__ __forceinline__ void update(float &p, float &m, float &v, float grad,
 }
 
 /* -- moments of one type ---------------------------------------------------------------------- */
-
-/* The 16 random bits of element e. */
-__device__ __noinline__ uint32_t chance(const struct scalars &c, uint64_t e)
-{
-    uint32_t word[4];
-
-    philox(word, c.seed, c.step, e / 8);
-    return word[e % 8 / 2] >> (e % 2 * 16) & 0xffff;
-}
-
-/* The random bits of four elements. */
-__device__ __forceinline__ void chances(uint32_t bits[4], const struct scalars &c, uint64_t e)
-{
-    if (e % 4 == 0) {
-        uint32_t word[4], low, high;
-
-        philox(word, c.seed, c.step, e / 8);
-        low = e % 8 ? word[2] : word[0];
-        high = e % 8 ? word[3] : word[1];
-        bits[0] = low & 0xffff;
-        bits[1] = low >> 16;
-        bits[2] = high & 0xffff;
-        bits[3] = high >> 16;
-    } else {
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            bits[k] = chance(c, e + (uint64_t)k);
-    }
-}
-
-__device__ __forceinline__ __nv_bfloat16 by_chance(float x, uint32_t bits)
-{
-    return __ushort_as_bfloat16((unsigned short)((__float_as_uint(x) + bits) >> 16));
-}
 
 __device__ __forceinline__ void load4(float x[4], const float *at)
 {
@@ -143,13 +109,7 @@ __device__ __forceinline__ void keep4(float *m, float *v, const float x[4], cons
 __device__ __forceinline__ void keep4(__nv_bfloat16 *m, __nv_bfloat16 *v, const float x[4],
                                       const float y[4], const struct scalars &c, uint64_t e)
 {
-    cuda_pack<__nv_bfloat16, 4> four;
-    uint32_t bits[4];
-
-    chances(bits, c, e);
-    for (int k = 0; k < 4; k++)
-        four.at[k] = by_chance(y[k], bits[k]);
-    *(cuda_pack<__nv_bfloat16, 4> *)v = four;
+    chance_store4(v, y, c.moments, e);
     round4(m, x, true);
 }
 
@@ -164,7 +124,7 @@ __device__ __forceinline__ void keep1(__nv_bfloat16 *m, __nv_bfloat16 *v, float 
                                       const struct scalars &c, uint64_t e)
 {
     *m = cuda_from_f32<__nv_bfloat16>(x);
-    *v = by_chance(y, chance(c, e));
+    chance_store(v, y, c.moments, e);
 }
 
 /* -- kernels ---------------------------------------------------------------------------------- */
@@ -185,38 +145,82 @@ __device__ __forceinline__ int run_of(const struct table &t, uint32_t number)
     return lo;
 }
 
-/* Elements until p is aligned to 16 bytes; 4 where the other arrays are not aligned likewise:
- * then no four are moved at once. */
-template <typename M> __device__ __forceinline__ int lead_of(const struct run &r)
+/* Elements until p is aligned to 16 bytes, or where there is none g; 4 where the other arrays are
+ * not aligned likewise: then no four are moved at once. */
+template <typename M, bool NARROW> __device__ __forceinline__ int lead_of(const struct run &r)
 {
-    int lead = (int)((16 - (uintptr_t)r.p % 16) % 16 / sizeof(float));
+    uintptr_t first = NARROW ? (uintptr_t)r.g : (uintptr_t)r.p;
+    int lead = (int)((16 - first % 16) % 16 / sizeof(float));
     uintptr_t moments = (uintptr_t)((M *)r.m + lead) | (uintptr_t)((M *)r.v + lead);
+    bool alike = NARROW ? (uintptr_t)((__nv_bfloat16 *)r.w + lead) % 8 == 0
+                        : (uintptr_t)(r.g + lead) % 16 == 0;
 
-    return moments % (4 * sizeof(M)) == 0 && (uintptr_t)(r.g + lead) % 16 == 0 ? lead : 4;
+    return moments % (4 * sizeof(M)) == 0 && alike ? lead : 4;
 }
 
-template <typename T, typename M>
-__device__ __forceinline__ void step_one(const struct run &r, int64_t i, const struct scalars &c,
-                                         float scale)
+/* Weights: f32, or NARROW: bf16 alone, rounded by chance; the copy is what is rounded then. */
+template <bool NARROW>
+__device__ __forceinline__ float weight_of(const struct run &r, int64_t i)
 {
-    M *m = (M *)r.m + i, *v = (M *)r.v + i;
-    float p = r.p[i], x = cuda_to_f32(*m), y = cuda_to_f32(*v);
+    return NARROW ? cuda_to_f32(((const __nv_bfloat16 *)r.w)[i]) : r.p[i];
+}
 
-    update(p, x, y, r.g[i], r, c, scale);
+template <typename T, bool NARROW>
+__device__ __forceinline__ void keep_weight(const struct run &r, int64_t i, float p,
+                                            const struct scalars &c)
+{
+    if (NARROW) {
+        chance_store((__nv_bfloat16 *)r.w + i, p, c.weights, r.index + (uint64_t)i);
+        return;
+    }
     r.p[i] = p;
-    keep1(m, v, x, y, c, r.index + (uint64_t)i);
     if (r.w)
         ((T *)r.w)[i] = cuda_from_f32<T>(p);
 }
 
-template <typename T, typename M>
+/* The same of four, whose copy is aligned where `whole`. */
+template <bool NARROW>
+__device__ __forceinline__ void weights_of(float p[4], const struct run &r, int64_t i)
+{
+    if (NARROW)
+        load4(p, (const __nv_bfloat16 *)r.w + i);
+    else
+        load4(p, r.p + i);
+}
+
+template <typename T, bool NARROW>
+__device__ __forceinline__ void keep_weights(const struct run &r, int64_t i, const float p[4],
+                                             bool whole, const struct scalars &c)
+{
+    if (NARROW) {
+        chance_store4((__nv_bfloat16 *)r.w + i, p, c.weights, r.index + (uint64_t)i);
+        return;
+    }
+    if (r.w)
+        round4((T *)r.w + i, p, whole);
+    store4(r.p + i, p);
+}
+
+template <typename T, typename M, bool NARROW>
+__device__ __forceinline__ void step_one(const struct run &r, int64_t i, const struct scalars &c,
+                                         float scale)
+{
+    M *m = (M *)r.m + i, *v = (M *)r.v + i;
+    float p = weight_of<NARROW>(r, i), x = cuda_to_f32(*m), y = cuda_to_f32(*v);
+
+    update(p, x, y, r.g[i], r, c, scale);
+    keep1(m, v, x, y, c, r.index + (uint64_t)i);
+    keep_weight<T, NARROW>(r, i, p, c);
+}
+
+template <typename T, typename M, bool NARROW>
 __global__ void __launch_bounds__(block)
 step(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, c))
 {
     const struct run &r = t.run[run_of(t, blockIdx.x)];
     int64_t begin = (int64_t)(blockIdx.x - t.first[&r - t.run]) * tile;
     int64_t end = begin + tile < r.n ? begin + tile : r.n;
-    int lead = lead_of<M>(r), quads = lead < 4 ? (int)((end - begin - lead) / 4) : 0;
+    int lead = lead_of<M, NARROW>(r), quads = lead < 4 ? (int)((end - begin - lead) / 4) : 0;
     float scale = c.grad_scale;
     bool whole;
 
@@ -227,13 +231,13 @@ step(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, c))
     }
     if (quads <= 0) {
         for (int64_t i = begin + threadIdx.x; i < end; i += block)
-            step_one<T, M>(r, i, c, scale);
+            step_one<T, M, NARROW>(r, i, c, scale);
         return;
     }
     if ((int)threadIdx.x < lead)
-        step_one<T, M>(r, begin + threadIdx.x, c, scale);
+        step_one<T, M, NARROW>(r, begin + threadIdx.x, c, scale);
     if (begin + lead + 4 * quads + (int)threadIdx.x < end)
-        step_one<T, M>(r, begin + lead + 4 * quads + threadIdx.x, c, scale);
+        step_one<T, M, NARROW>(r, begin + lead + 4 * quads + threadIdx.x, c, scale);
     whole = (uintptr_t)((T *)r.w + lead) % (4 * sizeof(T)) == 0;
     begin += lead;
 #pragma unroll 2
@@ -241,16 +245,14 @@ step(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, c))
         int64_t i = begin + 4 * q;
         float p[4], m[4], v[4], g[4];
 
-        load4(p, r.p + i);
+        weights_of<NARROW>(p, r, i);
         load4(m, (const M *)r.m + i);
         load4(v, (const M *)r.v + i);
         load4(g, r.g + i);
 #pragma unroll
         for (int k = 0; k < 4; k++)
             update(p[k], m[k], v[k], g[k], r, c, scale);
-        if (r.w)
-            round4((T *)r.w + i, p, whole);
-        store4(r.p + i, p);
+        keep_weights<T, NARROW>(r, i, p, whole, c);
         keep4((M *)r.m + i, (M *)r.v + i, m, v, c, r.index + (uint64_t)i);
     }
 }
@@ -268,6 +270,7 @@ __device__ __forceinline__ int place(bool quads, int k, int lane)
     return quads ? 4 * (lane + k / 4 * 32) + k % 4 : lane + 32 * k;
 }
 
+template <bool NARROW>
 __device__ __forceinline__ void load8(struct eight &a, const struct run &r, int64_t at, int count,
                                       bool quads, int lane)
 {
@@ -278,7 +281,7 @@ __device__ __forceinline__ void load8(struct eight &a, const struct run &r, int6
         for (int j = 0; j < 2; j++) {
             int q = lane + 32 * j;
 
-            load4(a.p + 4 * j, r.p + at + 4 * q);
+            weights_of<NARROW>(a.p + 4 * j, r, at + 4 * q);
             load4(a.g + 4 * j, r.g + at + 4 * q);
             a.m[j] = __ldcs((const uint32_t *)m + q);
             a.v[j] = __ldcs((const uint32_t *)v + q);
@@ -291,32 +294,29 @@ __device__ __forceinline__ void load8(struct eight &a, const struct run &r, int6
         int i = lane + 32 * k;
         bool in = i < count;
 
-        a.p[k] = in ? r.p[at + i] : 0;
+        a.p[k] = in ? weight_of<NARROW>(r, at + i) : 0;
         a.g[k] = in ? r.g[at + i] : 0;
         a.m[k / 4] |= (in ? (uint32_t)m[i] : 0) << (k % 4 * 8);
         a.v[k / 4] |= (in ? (uint32_t)v[i] : 0) << (k % 4 * 8);
     }
 }
 
-template <typename T>
+template <typename T, bool NARROW>
 __device__ __forceinline__ void store8(const struct eight &a, const struct run &r, int64_t at,
-                                       int count, bool quads, int lane)
+                                       int count, bool quads, int lane, const struct scalars &c)
 {
     uint8_t *m = (uint8_t *)r.m + at, *v = (uint8_t *)r.v + at;
-    T *w = (T *)r.w + at;
 
     if (quads) {
-        bool whole = (uintptr_t)w % (4 * sizeof(T)) == 0;
+        bool whole = (uintptr_t)((T *)r.w + at) % (4 * sizeof(T)) == 0;
 
 #pragma unroll
         for (int j = 0; j < 2; j++) {
             int q = lane + 32 * j;
 
-            store4(r.p + at + 4 * q, a.p + 4 * j);
             __stcs((uint32_t *)m + q, a.m[j]);
             __stcs((uint32_t *)v + q, a.v[j]);
-            if (r.w)
-                round4(w + 4 * q, a.p + 4 * j, whole);
+            keep_weights<T, NARROW>(r, at + 4 * q, a.p + 4 * j, whole, c);
         }
         return;
     }
@@ -326,11 +326,9 @@ __device__ __forceinline__ void store8(const struct eight &a, const struct run &
 
         if (i >= count)
             continue;
-        r.p[at + i] = a.p[k];
         m[i] = (uint8_t)(a.m[k / 4] >> (k % 4 * 8));
         v[i] = (uint8_t)(a.v[k / 4] >> (k % 4 * 8));
-        if (r.w)
-            w[i] = cuda_from_f32<T>(a.p[k]);
+        keep_weight<T, NARROW>(r, at + i, a.p[k], c);
     }
 }
 
@@ -404,18 +402,19 @@ __device__ __forceinline__ void update_roughly(float &p, float &m, float &v, flo
     p = p * r.keep - __fdividef(r.step_size * m, root * c.inv_bc2 + c.eps);
 }
 
-template <typename T>
+template <typename T, bool NARROW>
 __device__ __forceinline__ void step_block(const struct run &r, int64_t at,
                                            const struct bnb_codec *codec, const struct scalars &c,
                                            float scale)
 {
     int lane = (int)threadIdx.x % 32, count = r.n - at < BNB_BLOCK ? (int)(r.n - at) : BNB_BLOCK;
     bool quads = count == BNB_BLOCK && ((uintptr_t)r.p | (uintptr_t)r.g) % 16 == 0 &&
-                 ((uintptr_t)r.m | (uintptr_t)r.v) % 4 == 0;
+                 ((uintptr_t)r.m | (uintptr_t)r.v) % 4 == 0 &&
+                 (!NARROW || (uintptr_t)r.w % 8 == 0);
     float one = r.absmax[at / BNB_BLOCK], two = r.absmax_sq[at / BNB_BLOCK], m[8], v[8];
     struct eight a;
 
-    load8(a, r, at, count, quads, lane);
+    load8<NARROW>(a, r, at, count, quads, lane);
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         m[k] = codec[0].map[a.m[k / 4] >> (k % 4 * 8) & 255] * one;
@@ -428,14 +427,14 @@ __device__ __forceinline__ void step_block(const struct run &r, int64_t at,
     two = largest(v);
     encode8<true>(a.m, m, one, codec[0]);
     encode8<false>(a.v, v, two, codec[1]);
-    store8<T>(a, r, at, count, quads, lane);
+    store8<T, NARROW>(a, r, at, count, quads, lane, c);
     if (lane == 0) {
         r.absmax[at / BNB_BLOCK] = one;
         r.absmax_sq[at / BNB_BLOCK] = two;
     }
 }
 
-template <typename T>
+template <typename T, bool NARROW>
 __global__ void __launch_bounds__(block, resident)
 step_8bit(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, c),
           const struct bnb_codec *tables, uint32_t tiles)
@@ -461,30 +460,31 @@ step_8bit(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, c),
         begin = (int64_t)(number - t.first[at]) * tile;
         end = begin + tile < t.run[at].n ? begin + tile : t.run[at].n;
         for (int64_t i = begin + warp * BNB_BLOCK; i < end; i += block / 32 * BNB_BLOCK)
-            step_block<T>(t.run[at], i, codec, c, scale);
+            step_block<T, NARROW>(t.run[at], i, codec, c, scale);
     }
 }
 
 /* -- launching -------------------------------------------------------------------------------- */
 
-template <typename T>
+template <typename T, bool NARROW>
 void launch(struct cuda_device *d, enum op_moments moments, const struct table *t,
             const struct scalars *s)
 {
     uint32_t tiles = t->first[t->n], stay = (uint32_t)(d->sms * resident);
 
     if (moments == OP_MOMENTS_8BIT)
-        cuda_launch(d->stream, step_8bit<T>, tiles < stay ? tiles : stay, block, *t, *s, d->codec,
-                    tiles);
+        cuda_launch(d->stream, step_8bit<T, NARROW>, tiles < stay ? tiles : stay, block, *t, *s,
+                    d->codec, tiles);
     else if (moments == OP_MOMENTS_BF16)
-        cuda_launch(d->stream, step<T, __nv_bfloat16>, tiles, block, *t, *s);
+        cuda_launch(d->stream, step<T, __nv_bfloat16, NARROW>, tiles, block, *t, *s);
     else
-        cuda_launch(d->stream, step<T, float>, tiles, block, *t, *s);
+        cuda_launch(d->stream, step<T, float, NARROW>, tiles, block, *t, *s);
 }
 
-/* Launch the runs of one kind of moments, with as many launches as their number needs. */
-void step_kind(struct device *dev, enum op_moments moments, const struct adamw_run *run,
-               int64_t n_run, const struct adamw *a, const struct scalars *s)
+/* Launch the runs of one kind of moments, with f32 weights or without, with as many launches as
+ * their number needs. */
+void step_kind(struct device *dev, enum op_moments moments, bool narrow,
+               const struct adamw_run *run, int64_t n_run, const struct adamw *a, const struct scalars *s)
 {
     struct table t;
 
@@ -494,7 +494,7 @@ void step_kind(struct device *dev, enum op_moments moments, const struct adamw_r
         const struct adamw_run *r = &run[i];
         double lr = r->lr ? *r->lr : a->lr;
 
-        if (r->moments == moments && r->n > 0) {
+        if (r->moments == moments && !r->param == narrow && r->n > 0) {
             t.run[t.n] = {r->param, r->exp_avg, r->exp_avg_sq, r->rounded, r->absmax, r->absmax_sq,
                           r->grad, r->n, r->index,
                           (float)(1.0 - lr * r->weight_decay),
@@ -503,7 +503,10 @@ void step_kind(struct device *dev, enum op_moments moments, const struct adamw_r
             t.n++;
         }
         if (t.n > 0 && (t.n == most_runs || i + 1 == n_run)) {
-            CUDA_ACT(dev, launch<T>(cuda_of(dev), moments, &t, s));
+            if (narrow)
+                launch<__nv_bfloat16, true>(cuda_of(dev), moments, &t, s);
+            else
+                CUDA_ACT(dev, launch<T, false>(cuda_of(dev), moments, &t, s));
             if (!cuda_launched(dev, "adamw"))
                 return;
             t.n = 0;
@@ -520,13 +523,14 @@ void cuda_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
     const struct scalars s = {
         (float)(1.0 - a->beta1), (float)a->beta2, (float)(1.0 - a->beta2),
         (float)(1.0 / sqrt(1.0 - pow(a->beta2, t))),
-        (float)a->eps, (float)a->grad_scale, a->seed, (uint64_t)a->step, a->verdict,
+        (float)a->eps, (float)a->grad_scale, {a->seed, (uint64_t)a->step},
+        {a->seed ^ OP_WEIGHT_BITS, (uint64_t)a->step}, a->verdict,
     };
 
     if (a->rule != OP_RULE_ADAMW) {
         cuda_rules(dev, run, n_run, a);
         return;
     }
-    for (int k = OP_MOMENTS_F32; k <= OP_MOMENTS_8BIT && dev->err.code == 0; k++)
-        step_kind(dev, (enum op_moments)k, run, n_run, a, &s);
+    for (int k = 2 * OP_MOMENTS_F32; k <= 2 * OP_MOMENTS_8BIT + 1 && dev->err.code == 0; k++)
+        step_kind(dev, (enum op_moments)(k / 2), k % 2, run, n_run, a, &s);
 }

@@ -4,7 +4,7 @@
  * Formulas and their order are those of trainer/cpu/adamw.c.  8BIT: a warp takes 256 elements that
  * share an absmax, eight a lane, as there.
  */
-#include "trainer/cuda/cuda.h"
+#include "trainer/cuda/chance.cuh"
 
 extern "C" {
 #include "formats/bnb/codes.h"
@@ -15,12 +15,15 @@ namespace {
 const int block = 256, each = 4;        /* elements of a thread */
 
 struct rule {
-    float *p, *m, *absmax;              /* m NULL: SGD without momentum */
+    float *p, *m, *absmax;              /* p NULL: w has the weights, bf16, and is rounded by
+                                           chance; m NULL: SGD without momentum */
     void  *w;
     const float *g;
     int64_t n;
     float  b1, one_minus_b1, b2, one_minus_b2, momentum, fresh, step_size, keep, decay, grad_scale;
     bool   nesterov, lion;
+    struct chance weights;
+    uint64_t index;
     const struct op_verdict *verdict;
 };
 
@@ -39,6 +42,23 @@ __device__ __forceinline__ void update(float &p, float &m, float grad, const str
     g += r.decay * p;
     m = r.momentum * m + r.fresh * g;
     p -= r.step_size * (!r.m ? g : r.nesterov ? g + r.momentum * m : m);
+}
+
+__device__ __forceinline__ float weight_of(const struct rule &r, int64_t i)
+{
+    return r.p ? r.p[i] : cuda_to_f32(((const __nv_bfloat16 *)r.w)[i]);
+}
+
+template <typename T>
+__device__ __forceinline__ void keep_weight(const struct rule &r, int64_t i, float p)
+{
+    if (!r.p) {
+        chance_store((__nv_bfloat16 *)r.w + i, p, r.weights, r.index + (uint64_t)i);
+        return;
+    }
+    r.p[i] = p;
+    if (r.w)
+        ((T *)r.w)[i] = cuda_from_f32<T>(p);
 }
 
 /* The factor of gradients; false: nothing is stepped. */
@@ -61,14 +81,12 @@ __global__ void __launch_bounds__(block) step(CUDA_PARAM(struct rule, r))
         int64_t i = first + k * block;
 
         if (i < r.n) {
-            float p = r.p[i], m = r.m ? r.m[i] : 0.0f;
+            float p = weight_of(r, i), m = r.m ? r.m[i] : 0.0f;
 
             update(p, m, r.g[i], r, scale);
-            r.p[i] = p;
+            keep_weight<T>(r, i, p);
             if (r.m)
                 r.m[i] = m;
-            if (r.w)
-                ((T *)r.w)[i] = cuda_from_f32<T>(p);
         }
     }
 }
@@ -91,12 +109,10 @@ step_8bit(CUDA_PARAM(struct rule, r), const struct bnb_codec *codec)
         m[k] = 0;
         if (at + i >= r.n)
             continue;
-        p = r.p[at + i];
+        p = weight_of(r, at + i);
         m[k] = codec->map[code[i]] * r.absmax[at / BNB_BLOCK];
         update(p, m[k], r.g[at + i], r, scale);
-        r.p[at + i] = p;
-        if (r.w)
-            ((T *)r.w)[at + i] = cuda_from_f32<T>(p);
+        keep_weight<T>(r, at + i, p);
         most = fmaxf(most, fabsf(m[k]));
     }
     most = cuda_warp_max(most);
@@ -151,6 +167,8 @@ void cuda_rules(struct device *dev, const struct adamw_run *run, int64_t n_run,
         r.nesterov = a->nesterov;
         r.lion = a->rule == OP_RULE_LION;
         r.verdict = a->verdict;
+        r.weights = {a->seed ^ OP_WEIGHT_BITS, (uint64_t)a->step};
+        r.index = from->index;
         CUDA_ACT(dev, launch<T>(cuda_of(dev), from->moments, &r));
         cuda_launched(dev, "optimizer step");
     }

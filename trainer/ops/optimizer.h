@@ -32,7 +32,7 @@ enum op_rule { OP_RULE_ADAMW, OP_RULE_SGD, OP_RULE_LION, OP_RULE_ADAFACTOR, OP_R
 /* Neighbouring elements that are stepped alike. */
 struct adamw_run {
     float       *param;             /* [n] true weights; NULL: `rounded` has them, BF16, and is
-                                       rounded stochastically (CPU) */
+                                       rounded stochastically */
     void        *exp_avg, *exp_avg_sq;      /* [n] of `moments` */
     float       *absmax, *absmax_sq;        /* 8BIT: [ceil(n / 256)] */
     const double *lr;               /* of its own; NULL: the step's */

@@ -50,9 +50,6 @@ int run_optimizer_check(const struct settings *s, const struct session *session,
 {
     const struct optim_row *row = optim_find(s->optim);
 
-    if (!s->master_weights && session->dev->discrete)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "`no_master_weights`: weights are rounded "
-                         "stochastically on CPUs alone: `device cpu`");
     if (row->rule != OP_RULE_ADAFACTOR && row->rule != OP_RULE_MUON)
         return 0;
     if (session->dev->discrete && row->rule == OP_RULE_MUON)
