@@ -25,6 +25,7 @@
 #include "trainer/cpu/attention_rows.h"
 #include "trainer/cpu/drop.h"
 #include "trainer/cpu/gemm.h"
+#include "trainer/cpu/row_product.h"
 #include "trainer/cpu/typed.h"
 
 #define BLOCK        64
@@ -483,13 +484,12 @@ static void row_cached(const struct op_cached *a, const float *q, const float *k
 {
     float max, sum;
 
-    cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)a->dim, a->scale, k, (int)a->dim, q,
-                1, 0.0f, s, 1);
+    row_product_nt(1, n, a->dim, q, a->dim, k, a->dim, false, s, n);
+    row_scale(s, n, a->scale);
     if (line)
         row_add(s, line + (j0 - i), n);
     sum = row_soften(s, n, j0, i, slope, &max);
-    cblas_sgemv(CblasRowMajor, CblasTrans, (int)n, (int)a->dim, 1.0f / sum, v, (int)a->dim, s,
-                1, 0.0f, out, 1);
+    row_product_sum(a->dim, n, s, v, a->dim, 1.0f / sum, out);
 }
 
 /* Queries [i0, i1) of a segment's sequence against the cache, head h. */

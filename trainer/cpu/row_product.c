@@ -8,6 +8,7 @@
 #define LANES 16
 #define ROWS  4                         /* of a tile at most, and its columns or vectors */
 #define COLS  6
+#define SPLIT 4                         /* sums of one row's element */
 #define BLOCK 64                        /* rows of x that stay in the cache between columns */
 
 /* Sixteen lanes are a register of AVX-512, of which there are 32: tiles of 24 sums; or two of 16
@@ -104,6 +105,12 @@ CPU_INLINE void tile_nt(int rows, int cols, int64_t k, const float *x, int64_t x
         for (int r = 0; r < ROWS; r += 2)
             put_four(y + r * y_ld + 4, y + (r + 1) * y_ld + 4,
                      sums_of(&s[r][4], &s[r][5], &s[r + 1][4], &s[r + 1][5]), add);
+        return;
+    }
+    if (rows == 1 && cols == COLS) {
+        put_four(y, y + 2, sums_of(&s[0][0], &s[0][1], &s[0][2], &s[0][3]), add);
+        put(y + 4, sum_of(&s[0][4]), add);
+        put(y + 5, sum_of(&s[0][5]), add);
         return;
     }
     for (int r = 0; r < rows; r++)
@@ -243,4 +250,59 @@ void row_product_nn(int64_t m, int64_t n, int64_t k, const float *x, int64_t x_l
                     int64_t ld, bool add, float *y, int64_t y_ld)
 {
     (__builtin_cpu_supports("x86-64-v4") ? nn_512 : nn_256)(m, n, k, x, x_ld, w, ld, add, y, y_ld);
+}
+
+/* -- one row ---------------------------------------------------------------------------------- */
+
+/* A vector's sum waits for its last term: SPLIT sums of every SPLIT-th row go on beside it. */
+CPU_INLINE void columns_sum(int vectors, int64_t k, const float *x, const float *w, int64_t ld,
+                            float scale, float *y)
+{
+    wide s[SPLIT][2] = {0};
+    int64_t r = 0;
+
+    for (; r + SPLIT <= k; r += SPLIT)
+#pragma GCC unroll 4
+        for (int i = 0; i < SPLIT; i++)
+#pragma GCC unroll 2
+            for (int c = 0; c < vectors; c++)
+                s[i][c] += x[r + i] * *(const lanes *)(w + (r + i) * ld + c * LANES);
+    for (; r < k; r++)
+        for (int c = 0; c < vectors; c++)
+            s[0][c] += x[r] * *(const lanes *)(w + r * ld + c * LANES);
+    for (int c = 0; c < vectors; c++)
+        *(lanes *)(y + c * LANES) = scale * ((s[0][c] + s[2][c]) + (s[1][c] + s[3][c]));
+}
+
+CPU_INLINE void all_sum(int64_t n, int64_t k, const float *x, const float *w, int64_t ld,
+                        float scale, float *y)
+{
+    int64_t j = 0;
+
+    for (; j + 2 * LANES <= n; j += 2 * LANES)
+        columns_sum(2, k, x, w + j, ld, scale, y + j);
+    for (; j + LANES <= n; j += LANES)
+        columns_sum(1, k, x, w + j, ld, scale, y + j);
+    if (j < n)
+        rest_nn(n - j, k, x, w + j, ld, false, y + j);
+    for (; j < n; j++)
+        y[j] *= scale;
+}
+
+AVX512 static void sum_512(int64_t n, int64_t k, const float *x, const float *w, int64_t ld,
+                           float scale, float *y)
+{
+    all_sum(n, k, x, w, ld, scale, y);
+}
+
+CPU_HOT static void sum_256(int64_t n, int64_t k, const float *x, const float *w, int64_t ld,
+                            float scale, float *y)
+{
+    all_sum(n, k, x, w, ld, scale, y);
+}
+
+void row_product_sum(int64_t n, int64_t k, const float *x, const float *w, int64_t ld, float scale,
+                     float *y)
+{
+    (__builtin_cpu_supports("x86-64-v4") ? sum_512 : sum_256)(n, k, x, w, ld, scale, y);
 }

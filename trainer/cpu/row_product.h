@@ -19,5 +19,8 @@ void row_product_nt(int64_t m, int64_t n, int64_t k, const float *x, int64_t x_l
 /* y[m, n] = x[m, k] W, + y with add; W [k, n]. */
 void row_product_nn(int64_t m, int64_t n, int64_t k, const float *x, int64_t x_ld,
                     const float *w, int64_t ld, bool add, float *y, int64_t y_ld);
+/* y[n] = scale x[k] W; W [k, n].  One row alone, in an order of its own. */
+void row_product_sum(int64_t n, int64_t k, const float *x, const float *w, int64_t ld, float scale,
+                     float *y);
 
 #endif

@@ -362,7 +362,8 @@ static int absent(const struct node *node, const json_t *record, struct ckpt_err
         ckpt_buf_put_str(&names, name);
     }
     rc = ckpt_fail(err, CKPT_EFORMAT, "field \"%.*s\" is absent or null; there are: %.600s",
-                   (int)(quoted ? n - 4 : n), quoted ? spelt + 2 : spelt, names.len ? ckpt_buf_str(&names) : "none");
+                   (int)(quoted ? n - 4 : n), quoted ? spelt + 2 : spelt,
+                   names.len ? ckpt_buf_str(&names) : "none");
     ckpt_buf_release(&names);
     return rc;
 }

@@ -68,3 +68,22 @@ TEST(a_row_has_the_same_bits_alone_and_in_any_cut)
             }
     }
 }
+
+TEST(one_row_alone)
+{
+    static const int columns[] = {32, 16, 64, 87, 5}, terms[] = {1, 3, 4, 150};
+
+    fill(x, M * K, 1);
+    fill(w, N * K, 2);
+    for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++)
+        for (size_t t = 0; t < sizeof terms / sizeof terms[0]; t++) {
+            row_product_sum(columns[c], terms[t], x, w, N, 0.5f, one);
+            for (int j = 0; j < columns[c]; j++) {
+                double sum = 0;
+
+                for (int r = 0; r < terms[t]; r++)
+                    sum += (double)x[r] * (double)w[r * N + j];
+                assert_true(fabs(sum / 2 - (double)one[j]) < 1e-5);
+            }
+        }
+}

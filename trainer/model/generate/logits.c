@@ -7,18 +7,45 @@
 
 #include "trainer/ops/ops.h"
 
+#define BLOCK 32                /* logits that are looked at together */
+
 /* Id of the highest logit; the lowest id among equals.  -1 when there is none, or a NaN. */
 static int32_t best(const float *logits, int64_t vocab)
 {
-    int32_t at = -1;
+    float most = -INFINITY;
+    int nan = 0;
+    int64_t at = 0;
 
+#pragma omp simd reduction(max : most) reduction(| : nan)
     for (int64_t i = 0; i < vocab; i++) {
-        if (isnan(logits[i]))
-            return -1;
-        if (logits[i] > (at < 0 ? -INFINITY : logits[at]))
-            at = (int32_t)i;
+        most = logits[i] > most ? logits[i] : most;
+        nan |= logits[i] != logits[i];
     }
-    return at;
+    if (nan || !(most > -INFINITY))
+        return -1;
+    while (logits[at] != most)
+        at++;
+    return (int32_t)at;
+}
+
+/* The first from `at` whose logit is above `least`, or equals it with `or_equal`; vocab when there
+ * is none.  Most are far below: whole blocks are passed over. */
+static int64_t next_above(const float *logits, int64_t vocab, int64_t at, float least,
+                          bool or_equal)
+{
+    for (;; at += BLOCK) {
+        int64_t end = at + BLOCK < vocab ? at + BLOCK : vocab;
+        int any = 0;
+
+        if (at >= vocab)
+            return vocab;
+#pragma omp simd reduction(| : any)
+        for (int64_t i = at; i < end; i++)
+            any |= logits[i] >= least;
+        for (int64_t i = at; any && i < end; i++)
+            if (logits[i] > least || (or_equal && logits[i] == least))
+                return i;
+    }
 }
 
 static int likelier_first(const void *a, const void *b)
@@ -51,23 +78,20 @@ static int64_t top_k(struct generate_choice *c, const float *logits, int64_t voc
     float least = -INFINITY;
     int64_t n = 0;
 
-    for (int64_t i = 0; k < vocab && i < vocab; i++) {
-        struct generate_choice one = {.logit = logits[i], .id = (int32_t)i};
-
-        if (n < k) {
-            c[n++] = one;
-            for (int64_t at = n / 2 - 1; n == k && at >= 0; at--)
-                sink(c, n, at);
-        } else if (likelier_first(&one, &c[0]) < 0) {
-            c[0] = one;
-            sink(c, n, 0);
+    if (k < vocab) {
+        for (int64_t i = 0; i < k; i++)
+            c[i] = (struct generate_choice){.logit = logits[i], .id = (int32_t)i};
+        for (int64_t at = k / 2 - 1; at >= 0; at--)
+            sink(c, k, at);
+        /* Of equals the first ones stay. */
+        for (int64_t i = k; (i = next_above(logits, vocab, i, c[0].logit, false)) < vocab; i++) {
+            c[0] = (struct generate_choice){.logit = logits[i], .id = (int32_t)i};
+            sink(c, k, 0);
         }
-    }
-    if (n == k)
         least = c[0].logit;
-    n = 0;
-    for (int64_t i = 0; i < vocab; i++)
-        if (logits[i] >= least && logits[i] > -INFINITY)
+    }
+    for (int64_t i = 0; (i = next_above(logits, vocab, i, least, true)) < vocab; i++)
+        if (logits[i] > -INFINITY)
             c[n++] = (struct generate_choice){.logit = logits[i], .id = (int32_t)i};
     return n;
 }
