@@ -87,7 +87,7 @@ t "and is the final model" cmp "$T/d/run/checkpoint-2/model.safetensors" "$T/d/r
 # A file that cannot grow, as on a full disk.
 full() { rm -rf "$T/d"; (ulimit -f "$1"; train d "${@:2}" >"$T/.out" 2>"$T/.err"); }
 ends() { full "$1" -q "${@:2}"; [ $? = 74 ] && one_line '^ckpt-train: .*run/checkpoint-2' <"$T/.err" && ! ls -A "$T/d/run" | grep checkpoint; }
-lives() { full "$1" --on-save-error continue --no-final-model "${@:2}" && [ "$(grep -c 'is not saved, the run continues: .*checkpoint-' "$T/.err")" = 4 ] && [ ! -s "$T/.out" ] && ! ls -A "$T/d/run" | grep checkpoint; }
+lives() { full "$1" -q --on-save-error continue --no-final-model "${@:2}" && [ "$(grep -c 'is not saved, the run continues: .*checkpoint-' "$T/.err")" = 4 ] && [ ! -s "$T/.out" ] && ! ls -A "$T/d/run" | grep checkpoint; }
 for how in true false; do
     t "a full disk ends the run, --async-save $how" ends 40 --async-save $how
     t "of two ranks" ends 40 --async-save $how --nproc 2 --zero-stage 3

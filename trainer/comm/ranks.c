@@ -80,14 +80,18 @@ struct ranks ranks_found(void)
         if (n < 1 || (row[i].needs && !getenv(row[i].needs)))
             continue;
         r.world_size = n;
-        r.rank = number(row[i].rank, 0) < n ? number(row[i].rank, 0) : 0;
-        r.local_rank = number(row[i].local, 0);
+        r.rank = number(row[i].rank, -1);
         r.placed = getenv(row[i].rank);
+        if (r.rank < 0 || r.rank >= n) {
+            r.odd = r.placed ? row[i].rank : NULL;
+            r.rank = 0;
+        }
+        r.local_rank = number(row[i].local, 0);
         r.where = row[i].size;
         r.launcher = row[i].launcher;
         if (row[i].mpi && getenv(row[i].mpi))
             r.meet = RANKS_MPI;
-        else if (n > 1 && r.placed)
+        else if (n > 1 && r.placed && !r.odd)
             find_store(&r, strcmp(row[i].launcher, "srun") == 0);
         break;
     }
@@ -102,10 +106,14 @@ int ranks_check(const struct ranks *r, struct ckpt_err *err)
 {
     if (r->world_size == 1 || r->meet != RANKS_NOWHERE)
         return 0;
-    ckpt_fail(err, CKPT_ECONFIG, "%s says %ld ranks (%s), but %s", r->where, r->world_size,
-              r->launcher,
-              r->placed ? "neither MASTER_ADDR and MASTER_PORT nor MPI says where they meet"
-                        : "no RANK says which of them this is");
+    if (r->odd)
+        ckpt_fail(err, CKPT_ECONFIG, "%s is \"%.40s\": of the %ld ranks that %s says, 0 to %ld is "
+                  "wanted", r->odd, getenv(r->odd), r->world_size, r->where, r->world_size - 1);
+    else
+        ckpt_fail(err, CKPT_ECONFIG, "%s says %ld ranks (%s), but %s", r->where, r->world_size,
+                  r->launcher,
+                  r->placed ? "neither MASTER_ADDR and MASTER_PORT nor MPI says where they meet"
+                            : "no RANK says which of them this is");
     return ckpt_err_hint(err, "`nproc %ld` on one host, torchrun --no-python, mpirun -np %ld or "
                          "srun start ranks; a single rank: unset %s", r->world_size,
                          r->world_size, r->where);

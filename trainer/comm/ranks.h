@@ -25,6 +25,7 @@ struct ranks {
     const char     *where;              /* the variable that says so; "": none does */
     const char     *launcher;           /* "mpirun", "srun", "torchrun" ...; "" */
     bool            placed;             /* it says which rank this is, too */
+    const char     *odd;                /* the variable that does so by no rank of that world */
     enum ranks_meet meet;
     char            host[256];          /* of the store: a name or number */
     uint16_t        port;
@@ -34,11 +35,11 @@ struct ranks {
     long            job_size;
 };
 
-/* What the environment says.  Never fails: what is no number says nothing. */
+/* What the environment says.  Never fails: what is no number says nothing, but for odd. */
 struct ranks ranks_found(void);
 /*
- * Refuse ranks that cannot meet: several were announced, but nothing that they could meet
- * through.  CKPT_ECONFIG, with what was found where and how to start them.
+ * Refuse a rank that is none of its world, and ranks that cannot meet: several were announced, but
+ * nothing that they could meet through.  CKPT_ECONFIG, with what was found where and how to start them.
  */
 int ranks_check(const struct ranks *r, struct ckpt_err *err);
 /* The first host of a Slurm node list: "tux[03-07,9],other" gives "tux03".  "": none. */

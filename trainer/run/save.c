@@ -85,7 +85,7 @@ static int failed(struct run_job *r, const char *path, const char *best, int rc,
         return rc;
     c->agreed = false;                  /* they stay */
     if (c->rank == 0)
-        ckpt_log(CKPT_LOG_WARNING, "%s is not saved, the run continues: %s", path, err->text);
+        ckpt_log(CKPT_LOG_ERROR, "%s is not saved, the run continues: %s", path, err->text);
     return 0;
 }
 

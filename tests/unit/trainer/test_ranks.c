@@ -48,6 +48,8 @@ static const struct {
     {"WORLD_SIZE=3 RANK=2 MASTER_ADDR=h MASTER_PORT=70000", 3, 2, "torchrun", RANKS_NOWHERE, 0, ""},
     {"WORLD_SIZE=3 " TORCH, 3, 0, "torchrun", RANKS_NOWHERE, 0, ""},
     {"WORLD_SIZE=3 RANK=7", 3, 0, "torchrun", RANKS_NOWHERE, 0, ""},
+    {"WORLD_SIZE=3 RANK=3 " TORCH, 3, 0, "torchrun", RANKS_NOWHERE, 0, ""},
+    {"WORLD_SIZE=3 RANK=one " TORCH, 3, 0, "torchrun", RANKS_NOWHERE, 0, ""},
     {"WORLD_SIZE=x RANK=0", 1, 0, "", RANKS_NOWHERE, 0, ""},
     {"WORLD_SIZE=-2", 1, 0, "", RANKS_NOWHERE, 0, ""},
     {"WORLD_SIZE=99999999999999999999", 1, 0, "", RANKS_NOWHERE, 0, ""},
