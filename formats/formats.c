@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "formats/dcp/dcp.h"
@@ -24,6 +23,7 @@
 #include "formats/run_dir.h"
 #include "formats/torch/torch.h"
 #include "libckpt/base/opts.h"
+#include "libckpt/io/path.h"
 
 static const struct ckpt_format *const rows[] = {
     &ckpt_format_safetensors, &ckpt_format_hf, &ckpt_format_torch, &ckpt_format_deepspeed,
@@ -39,21 +39,6 @@ const struct ckpt_format *ckpt_format_named(const char *name)
         if (strcmp(rows[i]->name, name) == 0)
             return rows[i];
     return NULL;
-}
-
-/* Whether it is a web page, with anything before its first tag, in any case. */
-static bool is_html(const struct ckpt_place *p)
-{
-    static const char *const tags[] = {"<!doctype html", "<html"};
-    size_t i = 0;
-
-    while (i < p->head_len && p->head[i] && strchr(" \t\r\n", p->head[i]))
-        i++;
-    for (size_t k = 0; k < 2; k++)
-        if (p->head_len - i >= strlen(tags[k]) &&
-            strncasecmp((const char *)p->head + i, tags[k], strlen(tags[k])) == 0)
-            return true;
-    return false;
 }
 
 /* Hint at the last folder that matches, for users who named its parent. */
@@ -76,6 +61,35 @@ static void hint_folder(const struct ckpt_place *p, const char *glob, struct ckp
         ckpt_err_hint(err, "%s/%s looks like one", p->path, last);
 }
 
+/* Hint at a folder inside that holds a model, or at a file whose name is one of weights. */
+static void hint_inside(const struct ckpt_place *p, struct ckpt_err *err)
+{
+    static const char *const tails[] = {".safetensors", ".gguf", ".pt", ".pth", ".bin", ".ckpt",
+                                        ".npz", NULL};
+    static const char *const configs[] = {"config.json", "adapter_config.json"};
+    const char *file = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n_entry; i++) {
+        const char *name = p->entry[i].name;
+        char inner[CKPT_MAX_NAME];
+
+        if (!p->entry[i].is_dir && ckpt_path_ends_in_any(name, tails) && n++ == 0)
+            file = name;
+        for (size_t k = 0; p->entry[i].is_dir && k < 2; k++)
+            if ((size_t)snprintf(inner, sizeof inner, "%s/%s", name, configs[k]) < sizeof inner &&
+                ckpt_file_path_is_clean(inner) && ckpt_dir_has(p->dir, inner)) {
+                ckpt_err_hint(err, "%s/%s looks like one", p->path, name);
+                return;
+            }
+    }
+    if (n == 1)
+        ckpt_err_hint(err, "%s/%s may be one by itself", p->path, file);
+    else if (n > 1)
+        ckpt_err_hint(err, "%s/%s is one of %zu files in it that may be read each by itself",
+                      p->path, file, n);
+}
+
 static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
 {
     int rc;
@@ -90,9 +104,12 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
     if (place_has(p, "adapter_config.json"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: adapter_config.json, but no adapter_model",
                          p->path);
-    if (place_has(p, "config.json"))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: config.json, but no weights that are known",
-                         p->path);
+    if (place_has(p, "config.json")) {
+        ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: config.json, but no weights that are known",
+                  p->path);
+        hint_inside(p, err);
+        return CKPT_EUNSUPPORTED;
+    }
     if (place_has(p, METRICS_LOG_NAME))
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: " METRICS_LOG_NAME " is the log of a run that "
                        "has saved no checkpoint", p->path);
@@ -102,6 +119,8 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
     hint_folder(p, "checkpoint-[0-9]*", err);
     if (!err->hint[0])
         hint_folder(p, "snapshots", err);
+    if (!err->hint[0])
+        hint_inside(p, err);
     return rc;
 }
 
@@ -121,7 +140,7 @@ static int tell_accident(const struct ckpt_place *p, struct ckpt_err *err)
         return tell_directory(p, err);
     if (ckpt_file_size(p->file) == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: is empty", p->path);
-    if (is_html(p))
+    if (place_is_html(p))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is an HTML page", p->path);
     if (foreign_tell(p, err))
         return CKPT_EUNSUPPORTED;

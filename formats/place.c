@@ -3,6 +3,7 @@
 
 #include <fnmatch.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "libckpt/io/archive.h"
@@ -220,4 +221,18 @@ bool place_is_partial(const struct ckpt_place *p)
 {
     return place_has_like(p, "*.incomplete") || place_has_like(p, "*.part") ||
            place_has_like(p, "*.aria2");
+}
+
+bool place_is_html(const struct ckpt_place *p)
+{
+    static const char *const tags[] = {"<!doctype html", "<html"};
+    size_t i = 0;
+
+    while (i < p->head_len && p->head[i] && strchr(" \t\r\n", p->head[i]))
+        i++;
+    for (size_t k = 0; k < 2; k++)
+        if (p->head_len - i >= strlen(tags[k]) &&
+            strncasecmp((const char *)p->head + i, tags[k], strlen(tags[k])) == 0)
+            return true;
+    return false;
 }

@@ -43,5 +43,7 @@ bool place_has_like(const struct ckpt_place *p, const char *glob);
 bool place_is_partial(const struct ckpt_place *p);
 /* Whether name matches one of n globs. */
 bool place_name_like(const char *name, const char *const *glob, size_t n);
+/* Whether a file is a web page, in letters of any case, with nothing but space before its tag. */
+bool place_is_html(const struct ckpt_place *p);
 
 #endif

@@ -122,7 +122,7 @@ static int inspect_item(void *ctx, const char *item, struct ckpt_err *err)
 
     if (b->n++ && b->w->html)
         return ckpt_fail(err, CKPT_EUSAGE, "--html: one page, one path; %s is another", item);
-    return inspect_path(b->w, b->cli, item, err);
+    return inspect_path(b->w, b->cli, item, err) ? ckpt_err_in(err, "%s", item) : 0;
 }
 
 /* --encode and --decode: with the tokenizer of the single path. */

@@ -11,6 +11,7 @@
 #include "formats/torch/torch.h"
 #include "libckpt/base/json.h"
 #include "libckpt/err.h"
+#include "libckpt/log.h"
 
 #define MAX_SHARDS 100000
 
@@ -144,6 +145,8 @@ static int add_shard(struct hf *h, struct ckpt_tensors *list, const struct ckpt_
     if (p.head_len > 23 && memcmp(p.head, "version https://git-lfs", 23) == 0) {
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED,
                        "%s: is a Git LFS pointer, the file itself was not fetched", p.path);
+    } else if (place_is_html(&p)) {
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is an HTML page", p.path);
     } else if (format == &ckpt_format_safetensors) {
         s->file = p.file;
         p.took = true;
@@ -315,6 +318,10 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
         return ckpt_nomem(err, sizeof *h);
     h->dir = place->dir;
     place->took = true;
+    if (place_has(place, "adapter_config.json") &&
+        (place_has(place, "adapter_model.safetensors") || place_has(place, "adapter_model.bin")))
+        ckpt_log(CKPT_LOG_NOTE, "%s: holds an adapter beside the model, which is not applied: "
+                                "--adapter folds it in", place->path);
     rc = k->index ? open_indexed(h, &list, k, err) : open_single(h, &list, k, err);
     if (rc == 0)
         rc = side_files_open(&h->side, h->dir, &list.arena, err);

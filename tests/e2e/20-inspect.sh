@@ -208,6 +208,15 @@ t "each part has a summary" row '^scheduler.pt +learning rate schedule .* step 4
 t "training_args.bin has a summary" row '^training_args.bin .* TrainingArguments, lr 0.003, batch 2, accumulation 1, steps 4$'
 t "config.json has a summary" row '^config.json .* llama, layers 2, hidden 16, vocabulary 41$'
 
+# Folders of other programs: what in them to name.
+mkdir -p "$T/odd/vae"; cp "$G/safetensors/names.safetensors" "$T/odd/lora.safetensors"
+expect_says 65 "one file of weights" "odd/lora.safetensors may be one by itself" ckpt-inspect "$T/odd"
+echo '{}' > "$T/odd/vae/config.json"
+expect_says 65 "a folder with a configuration" "odd/vae looks like one" ckpt-inspect "$T/odd"
+mkdir "$T/page"; echo '{}' > "$T/page/config.json"; echo '<!DOCTYPE html><html>' > "$T/page/model.safetensors"
+expect_says 65 "a page instead of weights" "page/model.safetensors: is an HTML page" ckpt-inspect "$T/page"
+cp -r "$G/lora/bloom-qkv/base" "$T/mixed"; cp "$G"/lora/bloom-qkv/adapter/* "$T/mixed"
+expect_says 0 "an adapter beside a model" "which is not applied" ckpt-inspect "$T/mixed"
 # What picks nothing.
 expect_says 66 "a --glob that matches nothing" "no tensor matches zz*" ckpt-inspect --glob 'zz*' "$G/lora/bloom-qkv/base"
 expect 66 "nor is that no difference" ckpt-inspect --diff --glob 'zz*' "$G/lora/bloom-qkv/base" "$G/lora/bloom-qkv/base"
