@@ -203,8 +203,8 @@ static int ask_commit(struct hub *h, const struct hub_place *p, struct http *htt
     int rc;
 
     if (!http_escape(revision, sizeof revision, p->revision, "") ||
-        (size_t)snprintf(url, sizeof url, "%s/api/%s/%s/revision/%s" HUB_COMMIT_ONLY, h->endpoint, p->kind, p->id,
-                         revision) >= sizeof url)
+        (size_t)snprintf(url, sizeof url, "%s/api/%s/%s/revision/%s" HUB_COMMIT_ONLY,
+                         h->endpoint, p->kind, p->id, revision) >= sizeof url)
         return ckpt_fail(err, CKPT_ELIMIT, "%s: the address is too long", p->root);
     rc = http_json(http, &answer, &(struct http_request){
         .url = url, .name = p->root, .auth = hub_auth_of(&h->auth),

@@ -15,7 +15,7 @@ struct options {
     long      page;             /* entries of a page of a tree */
     long      expires;          /* seconds that an address of the storage lives */
     int       ports[2];         /* 0: any */
-    int       unproved;         /* objects are what their addresses say: nothing is digested */
+    int       unproved;         /* objects are what their addresses say: nothing is digested; 2: zeros become holes */
     int       behind;           /* port of a registry, 0: none */
 };
 
