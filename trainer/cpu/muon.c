@@ -123,23 +123,23 @@ static void iterate(struct device *dev, float *to, const float *x, float *work,
     multiply(dev, &next);
 }
 
-static void scale(struct device *dev, float *x, int64_t n, float factor)
+static void scale(struct device *dev, float *to, const float *x, int64_t n, float factor)
 {
 #pragma omp parallel for simd schedule(static) num_threads(cpu_threads(dev, 8 * n))
     for (int64_t k = 0; k < n; k++)
-        x[k] *= factor;
+        to[k] = x[k] * factor;
 }
 
-/* The direction, made orthogonal: where it lies. */
-static const float *orthogonal(struct device *dev, const struct op_matrix *m,
-                               const struct op_muon *o)
+/* The direction, made orthogonal: of an odd number of steps the first goes back to it. */
+static void orthogonal(struct device *dev, const struct op_matrix *m, const struct op_muon *o)
 {
     int64_t n = m->rows * m->cols;
-    float *x = m->direction, *other = m->work;
+    float *x = o->ns_steps % 2 ? m->work : m->direction;
+    float *other = o->ns_steps % 2 ? m->direction : m->work;
     double sum;
 
-    cpu_sum_squares(dev, &sum, x, n);
-    scale(dev, x, n, (float)(1.0 / fmax(sqrt(sum), o->eps)));
+    cpu_sum_squares(dev, &sum, m->direction, n);
+    scale(dev, x, m->direction, n, (float)(1.0 / fmax(sqrt(sum), o->eps)));
     for (int64_t k = 0; k < o->ns_steps; k++) {
         float *was = x;
 
@@ -147,7 +147,6 @@ static const float *orthogonal(struct device *dev, const struct op_matrix *m,
         x = other;
         other = was;
     }
-    return x;
 }
 
 /* -- weights ---------------------------------------------------------------------------------- */
@@ -171,7 +170,7 @@ CPU_HOT static void move(float *restrict p, const float *restrict x, int64_t n, 
 
 static void update(struct device *dev, const struct op_matrix *m, const struct op_muon *o)
 {
-    const float *x = orthogonal(dev, m, o) + m->start;
+    const float *x = m->direction + m->start;
     float keep = (float)(1.0 - m->lr * m->weight_decay);
     float rate = (float)(m->lr * adjust(m, o->adjust));
     size_t wide = ckpt_dtype_size(dev->weight);
@@ -195,6 +194,8 @@ void cpu_muon(struct device *dev, enum op_muon_part part, const struct op_matrix
         return;
     if (part == OP_MUON_MOMENTUM)
         momentum(dev, m, a->muon, a->verdict ? a->verdict->factor : (float)a->grad_scale);
+    else if (part == OP_MUON_ORTHOGONAL)
+        orthogonal(dev, m, a->muon);
     else
         update(dev, m, a->muon);
 }

@@ -484,7 +484,8 @@ void launch(struct cuda_device *d, enum op_moments moments, const struct table *
 /* Launch the runs of one kind of moments, with f32 weights or without, with as many launches as
  * their number needs. */
 void step_kind(struct device *dev, enum op_moments moments, bool narrow,
-               const struct adamw_run *run, int64_t n_run, const struct adamw *a, const struct scalars *s)
+               const struct adamw_run *run, int64_t n_run, const struct adamw *a,
+               const struct scalars *s)
 {
     struct table t;
 

@@ -160,10 +160,12 @@ static inline int64_t op_muon_work(int64_t rows, int64_t cols)
 }
 
 /*
- * A step in two parts; between them every rank gets the others' elements of the direction.
- *   MOMENTUM   momentum, and a rank's own elements of the direction
- *   UPDATE     direction becomes x; the weights
+ * A step in three parts.  After the first a rank that makes the matrix orthogonal gets the others'
+ * elements of the direction, after the second all get what it made.
+ *   MOMENTUM    momentum, and a rank's own elements of the direction
+ *   ORTHOGONAL  all of the direction becomes x; needs work
+ *   UPDATE      the weights
  */
-enum op_muon_part { OP_MUON_MOMENTUM, OP_MUON_UPDATE };
+enum op_muon_part { OP_MUON_MOMENTUM, OP_MUON_ORTHOGONAL, OP_MUON_UPDATE };
 
 #endif

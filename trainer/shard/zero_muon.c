@@ -1,16 +1,29 @@
 /*
  * zero_muon - Muon's step of the hidden matrices, see zero.h and ops/optimizer.h.
  *
- * Each rank has the momentum of its own part of a matrix.  One matrix after another, the direction
- * in which it moves is gathered from the ranks that own parts of it, and every rank makes all of it
- * orthogonal and steps its own part: a matrix is in memory once, whatever the model's size is.
+ * Each rank has the momentum of its own part of a matrix.  Matrices are dealt out in turns, one to
+ * each rank: all give their parts of a direction to the rank that makes the matrix orthogonal, and
+ * get all of that from it, of which they step their own part.  Neighbours in a turn have nearly one
+ * size, so that no rank waits long.  A rank has its own matrix and one that passes in memory,
+ * whatever the model's size is.  Every replica of a part does the same.
  */
 #include "trainer/shard/zero_own.h"
 
+#include <stdlib.h>
+
 #include "libckpt/mem.h"
 
+/* A hidden matrix, and what it costs. */
+struct dealt {
+    size_t  param;
+    int64_t cost;
+};
+
 struct zero_muon {
-    float *direction, *work;            /* of the largest matrix */
+    float        *direction, *work;     /* of the largest matrix: of this rank's in a turn */
+    float        *passing;              /* of another's; several ranks */
+    struct dealt *matrix;               /* [n] */
+    size_t        n;
 };
 
 /* Floats of the largest of both. */
@@ -35,7 +48,33 @@ uint64_t zero_muon_bytes(const struct params *p, int world_size)
     int64_t direction, work;
 
     largest(&direction, &work, p, world_size);
-    return (uint64_t)(direction + work) * sizeof(float);
+    return (uint64_t)((world_size > 1 ? 2 : 1) * direction + work) * sizeof(float);
+}
+
+static int by_cost(const void *x, const void *y)
+{
+    const struct dealt *a = x, *b = y;
+
+    return a->cost != b->cost ? (a->cost < b->cost) - (a->cost > b->cost)
+                              : (a->param > b->param) - (a->param < b->param);
+}
+
+/* The costliest first. */
+static int deal(struct zero_muon *m, const struct params *p, struct ckpt_err *err)
+{
+    if (!(m->matrix = ckpt_alloc(p->n + 1, sizeof *m->matrix)))
+        return ckpt_nomem(err, p->n * sizeof *m->matrix);
+    for (size_t i = 0; i < p->n; i++) {
+        const struct ckpt_shape *s = &p->item[i].shape;
+        int64_t least;
+
+        if (!p->item[i].trainable || !params_is_hidden(&p->item[i]))
+            continue;
+        least = s->dim[0] < s->dim[1] ? s->dim[0] : s->dim[1];
+        m->matrix[m->n++] = (struct dealt){i, p->item[i].numel * least};
+    }
+    qsort(m->matrix, m->n, sizeof *m->matrix, by_cost);
+    return 0;
 }
 
 int zero_muon_new(struct zero *z, struct ckpt_err *err)
@@ -47,9 +86,11 @@ int zero_muon_new(struct zero *z, struct ckpt_err *err)
         return ckpt_nomem(err, sizeof *m);
     largest(&direction, &work, z->flat.params, z->flat.world_size);
     if (!(m->direction = ckpt_alloc((size_t)direction + 1, sizeof *m->direction)) ||
-        !(m->work = ckpt_alloc((size_t)work + 1, sizeof *m->work)))
+        !(m->work = ckpt_alloc((size_t)work + 1, sizeof *m->work)) ||
+        (z->flat.world_size > 1 &&
+         !(m->passing = ckpt_alloc((size_t)direction + 1, sizeof *m->passing))))
         return ckpt_nomem(err, (size_t)zero_muon_bytes(z->flat.params, z->flat.world_size));
-    return 0;
+    return deal(m, z->flat.params, err);
 }
 
 void zero_muon_free(struct zero_muon *m)
@@ -58,11 +99,14 @@ void zero_muon_free(struct zero_muon *m)
         return;
     ckpt_free(m->direction);
     ckpt_free(m->work);
+    ckpt_free(m->passing);
+    ckpt_free(m->matrix);
     ckpt_free(m);
 }
 
-/* What is stepped, with the group's numbers of this step. */
-static struct op_matrix matrix_of(const struct zero *z, size_t i, const struct optim_state_step *s)
+/* What is stepped, with the group's numbers of this step; the direction is this rank's own. */
+static struct op_matrix matrix_of(const struct zero *z, size_t i, bool mine,
+                                  const struct optim_state_step *s)
 {
     const struct flat *flat = &z->flat;
     const struct param *p = &flat->params->item[i];
@@ -73,7 +117,7 @@ static struct op_matrix matrix_of(const struct zero *z, size_t i, const struct o
         .momentum = (float *)(void *)zero_spot(z, ZERO_EXP_AVG, i, 0).at,
         .n = own.count, .start = own.count ? own.start : 0,
         .rows = p->shape.dim[0], .cols = p->shape.dim[1],
-        .direction = z->muon->direction, .work = z->muon->work,
+        .direction = mine ? z->muon->direction : z->muon->passing, .work = z->muon->work,
         .lr = s->group ? s->group[p->group].lr : s->adamw->lr,
         .weight_decay = s->group ? s->group[p->group].weight_decay
                         : p->decay ? s->weight_decay : 0};
@@ -84,11 +128,10 @@ static struct op_matrix matrix_of(const struct zero *z, size_t i, const struct o
     return m;
 }
 
-/* Every rank gets the others' parts of parameter i's direction. */
-static void gather(struct zero *z, size_t i)
+/* Every rank's part of parameter i's direction. */
+static void gather(struct zero *z, size_t i, float *to)
 {
     int64_t part = flat_part(&z->flat, i);
-    float *to = z->muon->direction;
 
     if (!z->sharded)                    /* every rank has all of it */
         return;
@@ -97,19 +140,47 @@ static void gather(struct zero *z, size_t i)
     zero_follow(z, OP_STREAM_MAIN, OP_STREAM_COMM);
 }
 
-void zero_muon_step(struct zero *z, const struct optim_state_step *s)
+/* What a rank has made of it, to all. */
+static void spread(struct zero *z, const struct op_matrix *m, int from)
 {
-    const struct params *p = z->flat.params;
+    if (z->flat.world_size == 1)
+        return;
+    zero_follow(z, OP_STREAM_COMM, OP_STREAM_MAIN);
+    comm_broadcast(comm_on_device(z->comm), m->direction, m->rows * m->cols, CKPT_F32, from);
+    zero_follow(z, OP_STREAM_MAIN, OP_STREAM_COMM);
+}
+
+/* A matrix for each rank, or for some of them. */
+static void turn(struct zero *z, const struct dealt *matrix, int n,
+                 const struct optim_state_step *s)
+{
     const struct ops *ops = z->dev->ops;
+    int rank = z->flat.rank;
 
-    for (size_t i = 0; i < p->n; i++) {
-        struct op_matrix m;
+    for (int k = 0; k < n; k++) {
+        struct op_matrix m = matrix_of(z, matrix[k].param, k == rank, s);
 
-        if (!p->item[i].trainable || !params_is_hidden(&p->item[i]))
-            continue;
-        m = matrix_of(z, i, s);
         ops->muon(z->dev, OP_MUON_MOMENTUM, &m, s->adamw);
-        gather(z, i);
+        gather(z, matrix[k].param, m.direction);
+    }
+    if (rank < n) {
+        struct op_matrix m = matrix_of(z, matrix[rank].param, true, s);
+
+        ops->muon(z->dev, OP_MUON_ORTHOGONAL, &m, s->adamw);
+    }
+    for (int k = 0; k < n; k++) {
+        struct op_matrix m = matrix_of(z, matrix[k].param, k == rank, s);
+
+        spread(z, &m, k);
         ops->muon(z->dev, OP_MUON_UPDATE, &m, s->adamw);
     }
+}
+
+void zero_muon_step(struct zero *z, const struct optim_state_step *s)
+{
+    const struct zero_muon *m = z->muon;
+    size_t ranks = (size_t)z->flat.world_size;
+
+    for (size_t at = 0; at < m->n; at += ranks)
+        turn(z, m->matrix + at, (int)(m->n - at < ranks ? m->n - at : ranks), s);
 }

@@ -33,13 +33,11 @@ static void step(float *p, float *m, const float *grad, struct device *dev, cons
                  int parts, double lr, double decay, const struct adamw *a)
 {
     int64_t numel = s->rows * s->cols, part = (numel + parts - 1) / parts;
-    float *direction = calloc((size_t)(part * parts), sizeof *direction), *copy;
+    float *direction = calloc((size_t)(part * parts), sizeof *direction);
     float *work = calloc((size_t)op_muon_work(s->rows, s->cols), sizeof *work);
 
     assert_non_null(direction);
     assert_non_null(work);
-    copy = calloc((size_t)numel, sizeof *copy);
-    assert_non_null(copy);
     for (int pass = OP_MUON_MOMENTUM; pass <= OP_MUON_UPDATE; pass++) {
         for (int r = 0; r < parts; r++) {
             int64_t start = r * part, n = numel - start < part ? numel - start : part;
@@ -48,15 +46,12 @@ static void step(float *p, float *m, const float *grad, struct device *dev, cons
                 .start = start, .rows = s->rows, .cols = s->cols, .direction = direction,
                 .work = work, .lr = lr, .weight_decay = decay};
 
-            if (pass == OP_MUON_UPDATE)     /* every rank has its own */
-                memcpy(direction, copy, (size_t)numel * sizeof *copy);
-            dev->ops->muon(dev, (enum op_muon_part)pass, &one, a);
+            if (pass != OP_MUON_ORTHOGONAL || r == parts - 1)       /* one for all */
+                dev->ops->muon(dev, (enum op_muon_part)pass, &one, a);
         }
-        memcpy(copy, direction, (size_t)numel * sizeof *copy);
     }
     free(direction);
     free(work);
-    free(copy);
 }
 
 TEST(ten_steps_are_torch_s_however_the_matrix_is_cut)
