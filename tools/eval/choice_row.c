@@ -196,13 +196,24 @@ static int take_texts(const char ***out, size_t *n, const json_t *list, struct c
     return 0;
 }
 
+/* The number that v is, or -1: also 1.0, as a column of numbers becomes where one is missing. */
+static int64_t number_of(const json_t *v)
+{
+    double real = json_is_real(v) ? json_real_value(v) : -1;
+
+    if (json_is_boolean(v))
+        return json_is_true(v);
+    if (json_is_integer(v))
+        return json_integer_value(v);
+    return real >= 0 && real < INT32_MAX && real == (double)(int64_t)real ? (int64_t)real : -1;
+}
+
 /* Which one v says: its number, or the key that it is (keys or choices), or a letter. */
 static int find_right(size_t *right, const json_t *v, const char *const *choice, size_t n,
                       const json_t *keys, struct ckpt_err *err)
 {
     const char *s = json_string_value(v);
-    int64_t i = json_is_integer(v) ? json_integer_value(v) : json_is_boolean(v) ? json_is_true(v)
-                                                                                : -1;
+    int64_t i = number_of(v);
 
     for (size_t k = 0; s && i < 0 && k < n; k++) {
         const char *key = keys ? json_string_value(json_array_get(keys, k)) : choice[k];

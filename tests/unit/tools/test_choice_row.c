@@ -103,6 +103,9 @@ TEST_ERR(labels_are_words_or_numbers)
     assert_int_equal(read_text(&row, "{\"text\": \"t\", \"label\": \"ugly\"}", &o, err),
                      CKPT_EFORMAT);
     assert_int_equal(read_text(&row, "{\"text\": \"t\", \"label\": 2}", &o, err), CKPT_EFORMAT);
+    assert_int_equal(read_text(&row, "{\"text\": \"t\", \"label\": 1.5}", &o, err), CKPT_EFORMAT);
+    assert_int_equal(read_text(&row, "{\"text\": \"t\", \"label\": 1.0}", &o, err), 0);
+    assert_int_equal(row.right, 1);
     assert_int_equal(read_text(&row, "{\"label\": 1}", &o, err), CKPT_EFORMAT);
 }
 
