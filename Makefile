@@ -58,7 +58,7 @@ MAINS   := $(wildcard tools/ckpt-*.c)
 SHARED  := $(filter-out $(MAINS),$(call rooms,tools))
 TOOLS   := $(MAINS:tools/%.c=$B/%)
 # A folder of tests is one program, build/MODE/units/FOLDER.
-SUITES  := $(patsubst %/,%,$(wildcard tests/unit/*/)) tests/agree tests/fault tests/emulate
+SUITES  := $(patsubst %/,%,$(wildcard tests/unit/*/)) tests/agree tests/fault $(if $(filter release debug,$(MODE)),tests/emulate)
 UNITS   := $(addprefix $B/units/,$(notdir $(SUITES)))
 FUZZERS := $(patsubst tests/%.c,$B/%,$(wildcard tests/fuzz/fuzz_*.c))
 GPUTESTS := $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/test_*.c))
