@@ -153,7 +153,8 @@ TEST(the_sentence_has_the_values)
     s.lr_scheduler_type = "reduce_lr_on_plateau";
     refused(&s, "reduce_lr_on_plateau looks at evaluations: it needs `eval_steps N`");
     s.eval_steps = 1;                   /* of nothing */
-    refused(&s, "`eval_steps` needs `eval_file PATH`");
+    refused(&s, "`eval_steps` needs `eval_file PATH`, or a part of the data by "
+            "`train_split_ratio X`");
 }
 
 TEST(a_simulated_world_has_ranks_and_a_gpu)
