@@ -26,7 +26,8 @@ static bool has(const struct ckpt_source *src, const char *last)
 /* By the states that only one rule has; Adafactor's and Muon's files have AdamW's too. */
 static bool rule_of(enum op_rule *rule, const struct ckpt_source *src)
 {
-    bool second = has(src, "exp_avg_sq") || has(src, "state2"), hidden = has(src, "momentum_buffer");
+    bool second = has(src, "exp_avg_sq") || has(src, "state2");
+    bool hidden = has(src, "momentum_buffer");
 
     if (has(src, "exp_avg_sq_row"))
         *rule = OP_RULE_ADAFACTOR;

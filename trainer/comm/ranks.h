@@ -39,7 +39,8 @@ struct ranks {
 struct ranks ranks_found(void);
 /*
  * Refuse a rank that is none of its world, and ranks that cannot meet: several were announced, but
- * nothing that they could meet through.  CKPT_ECONFIG, with what was found where and how to start them.
+ * nothing that they could meet through.  CKPT_ECONFIG, with what was found where and how to start
+ * them.
  */
 int ranks_check(const struct ranks *r, struct ckpt_err *err);
 /* The first host of a Slurm node list: "tux[03-07,9],other" gives "tux03".  "": none. */
