@@ -7,6 +7,7 @@
 #include "libckpt/io/adopt.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,7 +16,8 @@
 
 static bool is_alone(int fd)
 {
-    bool alone = fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
+    /* Who opens the file meanwhile waits, and this process gets a signal: SIGIO would end it. */
+    bool alone = fcntl(fd, F_SETSIG, SIGURG) == 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
 
     if (alone)
         fcntl(fd, F_SETLEASE, F_UNLCK);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,6 +24,7 @@
 #define PATH_BYTES 4096u
 #define LARGE      ((uint64_t)16 << 20) /* smaller ones are copied out of the cache */
 #define FILES      4                    /* at once, where --jobs is not given */
+#define HELD       500                  /* files open at once; more are copied out of the cache */
 
 /* Progress over all files of a plan.  Any thread. */
 struct tally {
@@ -50,7 +52,14 @@ struct sending {
     const struct cli   *cli;
     struct tally        tally;
     size_t              first;          /* in the plan, of those that are sent now */
-    struct ckpt_file  **arrived;        /* [p->n]: what was fetched for this, and told; or NULL */
+    struct arrived     *arrived;        /* [p->n] */
+    atomic_size_t       held;           /* files of these that are open */
+};
+
+/* A file that was fetched for this. */
+struct arrived {
+    struct ckpt_file *file;             /* to be moved; or NULL */
+    bool              told;             /* its bytes are in the tally */
 };
 
 /* Copy one file into out and commit it. */
@@ -154,7 +163,7 @@ static int settle(struct push_plan *p, const char *path, bool exists, const stru
 
 /* Send one file, into the folder being built or the existing one. */
 static int send_file(struct sending *s, const struct push_file *f, struct ckpt_file *file,
-                     bool came, struct ckpt_err *err)
+                     const struct arrived *a, struct ckpt_err *err)
 {
     struct ckpt_out *out = NULL;
     char full[PATH_BYTES];
@@ -172,8 +181,9 @@ static int send_file(struct sending *s, const struct push_file *f, struct ckpt_f
         ckpt_out_abort(out);
         rc = ckpt_fail(err, CKPT_ECREATE, "%s: is the source itself", s->path);
     } else if (rc == 0) {
-        rc = came && file_take(file, out) ? ckpt_out_commit(out, err)
-                                          : copy_file(out, file, came ? NULL : &s->tally, err);
+        rc = a->file && file_take(file, out)
+                 ? ckpt_out_commit(out, err)
+                 : copy_file(out, file, a->told ? NULL : &s->tally, err);
     }
     return rc;
 }
@@ -182,7 +192,8 @@ static int send_item(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 {
     struct sending *s = ctx;
     const struct push_file *f = &s->p->file[s->first + i];
-    struct ckpt_file *file = NULL, *came;
+    const struct arrived *a = &s->arrived[s->first + i];
+    struct ckpt_file *file = NULL;
     int rc;
 
     (void)worker;
@@ -192,10 +203,9 @@ static int send_item(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
         push_event_file(s->cli, f, false);
         return 0;
     }
-    came = s->arrived[s->first + i];
-    rc = came ? 0 : push_plan_open(&file, s->p, s->first + i, s->follow, err);
+    rc = a->file ? 0 : push_plan_open(&file, s->p, s->first + i, s->follow, err);
     if (rc == 0)
-        rc = send_file(s, f, came ? came : file, came != NULL, err);
+        rc = send_file(s, f, a->file ? a->file : file, a, err);
     ckpt_file_close(file);
     if (rc == 0)
         push_event_file(s->cli, f, true);
@@ -222,8 +232,9 @@ static int fetch_item(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
     rc = push_plan_open(&file, s->p, i, s->follow, err);
     if (rc == 0)
         rc = file_fetch(file, true, &came, tick, &s->tally, err);
-    if (rc == 0 && came)
-        s->arrived[i] = file;
+    s->arrived[i].told = rc == 0 && came;
+    if (rc == 0 && came && atomic_fetch_add(&s->held, 1) < HELD)
+        s->arrived[i].file = file;
     else
         ckpt_file_close(file);
     return rc;
@@ -264,7 +275,7 @@ int send_folder(char *url, size_t url_size, const struct dest *d, struct push_pl
     s.tally.progress = progress_new(cli, "copy", true);
     rc = s.arrived ? send_all(&s, err) : ckpt_nomem(err, p->n * sizeof *s.arrived);
     for (size_t i = 0; s.arrived && i < p->n; i++)
-        ckpt_file_close(s.arrived[i]);
+        ckpt_file_close(s.arrived[i].file);
     ckpt_free(s.arrived);
     progress_end(s.tally.progress);
     pthread_mutex_destroy(&s.tally.lock);
