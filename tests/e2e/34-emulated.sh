@@ -18,6 +18,7 @@ both() {        # NAME BOUND OPTION... - a run on each, and one that goes on
 }
 both adafactor 1e-5 --optim adafactor --weight-decay 0.01
 both adafactor-bf16 1e-5 --bf16 --optim adafactor --optim-args scale_parameter=True,beta1=0.9
+both muon 1e-4 --optim muon --weight-decay 0.01
 both narrow 1e-4 --bf16 --no-master-weights
 for kind in adamw_8bit lion_32bit; do
     t "narrow, $kind" train cpu 1 --bf16 --no-master-weights --optim $kind

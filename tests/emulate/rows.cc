@@ -1,10 +1,11 @@
 /* rows - see rows.h: what rooms of trainer/cuda need of their device. */
 #include "tests/emulate/rows.h"
 
+#include <cblas.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "trainer/cuda/cuda.h"
+#include "trainer/cuda/matmul/matmul.h"
 
 extern "C" {
 #include "formats/bnb/codes.h"
@@ -39,6 +40,22 @@ bool cuda_fail(struct device *dev, int code, const char *fmt, ...)
 
 bool cuda_launched(struct device *dev, const char *) { return dev->err.code == 0; }
 cudaStream_t cuda_stream_of(struct device *, enum op_stream) { return NULL; }
+
+/* matmul.cu's, of plain f32. */
+bool matmul(struct device *, const struct matmul_args *a)
+{
+    const float *c = (const float *)(a->c ? a->c : a->d);
+    int64_t ldc = a->ldc ? a->ldc : a->ldd;
+    float *d = (float *)a->d;
+
+    for (int64_t i = 0; a->beta && c != d && i < a->m; i++)
+        memcpy(d + i * a->ldd, c + i * ldc, (size_t)a->n * sizeof *d);
+    cblas_sgemm(CblasRowMajor, a->a_t ? CblasTrans : CblasNoTrans,
+                a->b_t ? CblasTrans : CblasNoTrans, (int)a->m, (int)a->n, (int)a->k, a->alpha,
+                (const float *)a->a, (int)a->lda, (const float *)a->b, (int)a->ldb, a->beta, d,
+                (int)a->ldd);
+    return true;
+}
 
 /* The GPU that stands for a device while a row runs. */
 struct as_gpu {

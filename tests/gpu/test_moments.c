@@ -1,8 +1,8 @@
 /*
  * AdamW over many runs in one call, all types of moments, on a GPU against the CPU; its
- * verdict.
+ * verdict; Muon's matrices.
  *
- * Before each step the GPU gets the CPU's state: each comparison is of one step.
+ * Before each of AdamW's steps the GPU gets the CPU's state: each comparison is of one step.
  */
 #include "tests/gpu/gpu.h"
 
@@ -297,4 +297,84 @@ TEST(verdict)
     }
     s.g.gpu->ops->free(s.g.gpu, held);
     set_close(&s);
+}
+
+/* -- Muon ------------------------------------------------------------------------------------- */
+
+/* A matrix that so many ranks step a part of each; a product of one of its sides at most. */
+static const struct { int64_t rows, cols; int parts; } matrices[] = {
+    {1, 1, 1}, {48, 80, 2}, {80, 48, 3}, {33, 33, 1}, {5, 130, 3}, {130, 5, 1}, {512, 320, 2}};
+
+static const struct op_muon muons[] = {
+    {.momentum = 0.95, .eps = 1e-7, .nesterov = true, .ns_steps = 5, .a = 3.4445, .b = -4.775,
+     .c = 2.0315},
+    {.momentum = 0.8, .eps = 1e-7, .ns_steps = 4, .a = 3, .b = -3.2, .c = 1.2,
+     .adjust = OP_MUON_MATCH_RMS_ADAMW}};
+
+enum { M_PARAM, M_MOMENTUM, M_GRAD, M_DIRECTION, M_WORK, M_ARRAYS };
+
+/* A step on one side: all ranks' parts. */
+static void muon_step(struct device *dev, struct both b[M_ARRAYS], struct both *rounded, bool gpu,
+                      size_t at, const struct adamw *a)
+{
+    int64_t n = matrices[at].rows * matrices[at].cols, parts = matrices[at].parts;
+    float *x[M_ARRAYS];
+
+    for (int i = 0; i < M_ARRAYS; i++)
+        x[i] = gpu ? b[i].gpu : b[i].cpu;
+    for (int part = OP_MUON_MOMENTUM; part <= OP_MUON_UPDATE; part++)
+        for (int64_t r = 0; r < (part == OP_MUON_ORTHOGONAL ? 1 : parts); r++) {
+            int64_t start = n * r / parts;
+            struct op_matrix m = {
+                .param = x[M_PARAM] + start, .grad = x[M_GRAD] + start,
+                .momentum = x[M_MOMENTUM] + start, .n = n * (r + 1) / parts - start,
+                .start = start, .rows = matrices[at].rows, .cols = matrices[at].cols,
+                .direction = x[M_DIRECTION], .work = x[M_WORK], .lr = 1e-2, .weight_decay = 0.1};
+
+            if (gpu)
+                m.rounded = (char *)rounded->gpu +
+                            (size_t)start * ckpt_dtype_size(rounded->type);
+            dev->ops->muon(dev, (enum op_muon_part)part, &m, a);
+        }
+}
+
+/* Products in other orders: x goes through a polynomial of slope a a few times. */
+static void muon_of(struct gpu *g)
+{
+    for (size_t at = 0; at < sizeof matrices / sizeof matrices[0]; at++) {
+        int64_t rows = matrices[at].rows, cols = matrices[at].cols, n = rows * cols;
+        struct adamw a = {.grad_scale = 0.5, .muon = &muons[at % 2]};
+        struct both b[M_ARRAYS], rounded = gpu_blank(g, g->type, n);
+        unsigned char *want = gpu_bytes(g, &rounded), *got;
+        float *p;
+
+        for (int i = 0; i < M_ARRAYS; i++)
+            b[i] = i <= M_GRAD
+                ? gpu_random(g, CKPT_F32, n, i == M_MOMENTUM ? 0 : 0.1f)
+                : gpu_blank(g, CKPT_F32, i == M_WORK ? op_muon_work(rows, cols) : n);
+        for (a.step = 1; a.step <= 3; a.step++) {
+            muon_step(g->cpu, b, NULL, false, at, &a);
+            muon_step(g->gpu, b, &rounded, true, at, &a);
+        }
+        gpu_close_to(g, "momentum", &b[M_MOMENTUM], F32_BOUND);
+        gpu_close_to(g, "direction", &b[M_DIRECTION], 1e-4);
+        gpu_close_to(g, "param", &b[M_PARAM], 1e-5);
+        p = gpu_fetch(g, &b[M_PARAM]);
+        ckpt_convert(want, g->type, p, CKPT_F32, (size_t)n);
+        got = gpu_bytes(g, &rounded);
+        assert_memory_equal(got, want, gpu_size(&rounded));
+        free(got);
+        free(want);
+        free(p);
+        gpu_release(g);
+    }
+}
+
+TEST(muon)
+{
+    static const struct op_limits l = {.n = 512, .n_rows = 1, .max_doc = 512, .dim = 512, .n_head = 8,
+                                       .n_kv = 8, .head_dim = 64, .ff = 512, .vocab = 512,
+                                       .train = true};
+
+    gpu_over_types(0, &l, muon_of);
 }

@@ -151,15 +151,6 @@ static void orthogonal(struct device *dev, const struct op_matrix *m, const stru
 
 /* -- weights ---------------------------------------------------------------------------------- */
 
-static double adjust(const struct op_matrix *m, int how)
-{
-    double rows = (double)m->rows, cols = (double)m->cols;
-
-    return how == OP_MUON_MATCH_RMS_ADAMW      ? 0.2 * sqrt(fmax(rows, cols))
-           : how == OP_MUON_SPECTRAL_UNCLAMPED ? sqrt(rows / cols)
-                                               : sqrt(fmax(1.0, rows / cols));
-}
-
 CPU_HOT static void move(float *restrict p, const float *restrict x, int64_t n, float keep,
                          float rate)
 {
@@ -172,7 +163,7 @@ static void update(struct device *dev, const struct op_matrix *m, const struct o
 {
     const float *x = m->direction + m->start;
     float keep = (float)(1.0 - m->lr * m->weight_decay);
-    float rate = (float)(m->lr * adjust(m, o->adjust));
+    float rate = (float)(m->lr * op_muon_adjust(o, m->rows, m->cols));
     size_t wide = ckpt_dtype_size(dev->weight);
 
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * m->n))

@@ -519,8 +519,7 @@ struct ops {
     /* A part of a step of Adafactor over n parameters, whose numbers are a->adafactor. */
     void (*factored)(struct device *dev, enum op_factored_part part, const struct op_factored *f,
                      int64_t n, const struct adamw *a);
-    /* A part of a step of Muon of one matrix, with numbers a->muon.  The CPU's alone: a GPU fails
-     * with CKPT_EUNSUPPORTED. */
+    /* A part of a step of Muon of one matrix, with numbers a->muon.  Within a pass's workspace. */
     void (*muon)(struct device *dev, enum op_muon_part part, const struct op_matrix *m,
                  const struct adamw *a);
     /* *sum <- sum of grad[i]^2 in f64, fixed order; 0 without any. */

@@ -4,6 +4,7 @@
 #ifndef CKPT_TRAINER_OPS_OPTIMIZER_H
 #define CKPT_TRAINER_OPS_OPTIMIZER_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -125,7 +126,7 @@ enum op_factored_part { OP_FACTORED_SUMS, OP_FACTORED_MOMENTS, OP_FACTORED_UPDAT
  * bits, which is to make no more than that of a difference.
  * Source: Jordan et al. 2024; Liu et al. 2025 (match_rms_adamw); torch/optim/_muon.py (2.15).
  */
-enum op_muon_adjust {
+enum op_muon_adjusts {
     OP_MUON_ORIGINAL,                   /* sqrt(max(1, rows / cols)) */
     OP_MUON_MATCH_RMS_ADAMW,            /* 0.2 sqrt(max(rows, cols)) */
     OP_MUON_SPECTRAL_UNCLAMPED          /* sqrt(rows / cols) */
@@ -135,8 +136,18 @@ struct op_muon {
     bool    nesterov;
     int64_t ns_steps;
     double  a, b, c;
-    int     adjust;                     /* enum op_muon_adjust */
+    int     adjust;                     /* enum op_muon_adjusts */
 };
+
+/* What the learning rate of a matrix is multiplied by. */
+static inline double op_muon_adjust(const struct op_muon *o, int64_t rows, int64_t cols)
+{
+    double r = (double)rows, c = (double)cols;
+
+    return o->adjust == OP_MUON_MATCH_RMS_ADAMW      ? 0.2 * sqrt(fmax(r, c))
+           : o->adjust == OP_MUON_SPECTRAL_UNCLAMPED ? sqrt(r / c)
+                                                     : sqrt(fmax(1.0, r / c));
+}
 
 /* One matrix, of which this rank steps elements [start, start + n). */
 struct op_matrix {

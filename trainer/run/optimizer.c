@@ -50,11 +50,6 @@ int run_optimizer_check(const struct settings *s, const struct session *session,
 {
     const struct optim_row *row = optim_find(s->optim);
 
-    if (row->rule != OP_RULE_ADAFACTOR && row->rule != OP_RULE_MUON)
-        return 0;
-    if (session->dev->discrete && row->rule == OP_RULE_MUON)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "`optim %s` steps on CPUs alone: `device cpu`",
-                         row->name);
     if (session->arch->num_experts > 0 && row->rule == OP_RULE_ADAFACTOR)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "`optim %s`: models with experts are not done",
                          row->name);

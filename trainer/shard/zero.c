@@ -427,7 +427,7 @@ void zero_free(struct zero *z)
         return;
     optim_state_free(z->optim);
     zero_factored_free(z);
-    zero_muon_free(z->muon);
+    zero_muon_free(z);
     z->dev->ops->free(z->dev, z->master);
     if (z->streamed) {
         z->dev->ops->unpin(z->dev, z->rounded);

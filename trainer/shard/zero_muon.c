@@ -77,6 +77,11 @@ static int deal(struct zero_muon *m, const struct params *p, struct ckpt_err *er
     return 0;
 }
 
+static float *floats(struct zero *z, int64_t n, struct ckpt_err *err)
+{
+    return device_alloc(z->dev, (size_t)(n + 1) * sizeof(float), err);
+}
+
 int zero_muon_new(struct zero *z, struct ckpt_err *err)
 {
     struct zero_muon *m = z->muon = ckpt_alloc(1, sizeof *m);
@@ -85,21 +90,21 @@ int zero_muon_new(struct zero *z, struct ckpt_err *err)
     if (!m)
         return ckpt_nomem(err, sizeof *m);
     largest(&direction, &work, z->flat.params, z->flat.world_size);
-    if (!(m->direction = ckpt_alloc((size_t)direction + 1, sizeof *m->direction)) ||
-        !(m->work = ckpt_alloc((size_t)work + 1, sizeof *m->work)) ||
-        (z->flat.world_size > 1 &&
-         !(m->passing = ckpt_alloc((size_t)direction + 1, sizeof *m->passing))))
-        return ckpt_nomem(err, (size_t)zero_muon_bytes(z->flat.params, z->flat.world_size));
+    if (!(m->direction = floats(z, direction, err)) || !(m->work = floats(z, work, err)) ||
+        (z->flat.world_size > 1 && !(m->passing = floats(z, direction, err))))
+        return ckpt_err_code(err);
     return deal(m, z->flat.params, err);
 }
 
-void zero_muon_free(struct zero_muon *m)
+void zero_muon_free(struct zero *z)
 {
+    struct zero_muon *m = z->muon;
+
     if (!m)
         return;
-    ckpt_free(m->direction);
-    ckpt_free(m->work);
-    ckpt_free(m->passing);
+    z->dev->ops->free(z->dev, m->direction);
+    z->dev->ops->free(z->dev, m->work);
+    z->dev->ops->free(z->dev, m->passing);
     ckpt_free(m->matrix);
     ckpt_free(m);
 }
@@ -140,13 +145,20 @@ static void gather(struct zero *z, size_t i, float *to)
     zero_follow(z, OP_STREAM_MAIN, OP_STREAM_COMM);
 }
 
-/* What a rank has made of it, to all. */
+/* What a rank has made of it, to all.  GPUs may choose products of other orders of sums for one
+ * shape: replicas in other groups take the first group's, so that all weights stay the same. */
 static void spread(struct zero *z, const struct op_matrix *m, int from)
 {
-    if (z->flat.world_size == 1)
+    bool others = z->sharded && z->replicas && z->dev->discrete;
+    int64_t n = m->rows * m->cols;
+
+    if (z->flat.world_size == 1 && !others)
         return;
     zero_follow(z, OP_STREAM_COMM, OP_STREAM_MAIN);
-    comm_broadcast(comm_on_device(z->comm), m->direction, m->rows * m->cols, CKPT_F32, from);
+    if (z->flat.world_size > 1)
+        comm_broadcast(comm_on_device(z->comm), m->direction, n, CKPT_F32, from);
+    if (others)
+        comm_broadcast(comm_on_device(z->replicas), m->direction, n, CKPT_F32, 0);
     zero_follow(z, OP_STREAM_MAIN, OP_STREAM_COMM);
 }
 

@@ -166,7 +166,7 @@ void zero_factored_step(struct zero *z, const struct optim_state_step *s);
 
 /* z->muon, freed with z. */
 int zero_muon_new(struct zero *z, struct ckpt_err *err);
-void zero_muon_free(struct zero_muon *m);
+void zero_muon_free(struct zero *z);
 /* Step the hidden matrices. */
 void zero_muon_step(struct zero *z, const struct optim_state_step *s);
 
