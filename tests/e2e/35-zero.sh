@@ -47,6 +47,14 @@ t "stage 1" train one 2 --zero-stage 1
 t "stage 3 that keeps what it gathers" train kept 2 --zero-stage 3 --reshard-after-forward false
 t "does the same sums" near kept one 1e-12 4
 t "one rank has nothing to keep" train alone 1 --zero-stage 3 --reshard-after-forward false
+for how in bf16 fp16; do
+    rm -rf "$T/$how" "$T/merged"
+    t "A1 $how: DeepSpeed's option gathers 16 bits" train $how 2 --$how --zero-stage 3 --stage3-gather-16bit-weights-on-model-save
+    c=$(ls -d "$T/$how"/checkpoint-* | tail -n 1)
+    ckpt-merge -q --dtype ${how/fp/f} -o "$T/merged" "$c" >/dev/null
+    t "A1 $how: they are the shards', rounded" bash -c "ckpt-inspect --diff '$T/merged/model.safetensors' '$c/model.safetensors' | grep -q '^unequal tensors: 0'"
+    t "A1 $how: of that type, in the root too" bash -c "! ckpt-inspect '$T/$how/model.safetensors' | grep -q F32 && cmp '$T/$how/model.safetensors' '$c/model.safetensors'"
+done
 expect 78 "gradients in 16 bits need GPUs" train no 2 --zero-stage 2 --reduce-dtype bfloat16
 t "the error names the option" says "--reduce-dtype"
 # Where all lies, the stage and the ranks change no sum: one table of losses, three steps of six

@@ -21,6 +21,7 @@
 #include "trainer/optim/order.h"
 #include "trainer/checkpoint/files.h"
 #include "trainer/checkpoint/shards.h"
+#include "trainer/checkpoint/size.h"
 #include "trainer/checkpoint/state_dict.h"
 #include "trainer/checkpoint/weights.h"
 
@@ -35,8 +36,9 @@ static bool writes(const struct session *s, const struct folders *f)
 
 /* Write model.safetensors, or an adapter's file, where `here`; takers get the weights too.
  * Collective when weights are sharded. */
-static int save_model(struct session *s, const struct folders *f, const char *staging, bool here,
-                      const struct weights_taker *const *taker, size_t n, struct ckpt_err *err)
+static int save_model(struct session *s, enum ckpt_dtype dtype, const struct folders *f,
+                      const char *staging, bool here, const struct weights_taker *const *taker,
+                      size_t n, struct ckpt_err *err)
 {
     struct ckpt_tensors list = {0};
     struct ckpt_create_opts opts = {0};
@@ -49,7 +51,7 @@ static int save_model(struct session *s, const struct folders *f, const char *st
                  s->lora ? "adapter_model.safetensors" : "model.safetensors");
         if (f)                          /* put_manifest takes the digest */
             opts.flags = FOLLOW_FILE;
-        rc = weights_list(&list, zero_flat(s->zero)->params, CKPT_F32, err);
+        rc = weights_list(&list, zero_flat(s->zero)->params, dtype, err);
         if (rc == 0)
             rc = ckpt_create(&sink, "safetensors", path, &list, &opts, err);
     }
@@ -63,9 +65,11 @@ static int save_model(struct session *s, const struct folders *f, const char *st
     return rc;
 }
 
-int checkpoint_save_model(struct session *s, const char *staging, struct ckpt_err *err)
+int checkpoint_save_model(struct session *s, const struct settings *set, const char *staging,
+                          struct ckpt_err *err)
 {
-    return save_model(s, NULL, staging, s->comm->rank == 0, NULL, 0, err);
+    return save_model(s, checkpoint_model_dtype(s, set), NULL, staging, s->comm->rank == 0, NULL, 0,
+                      err);
 }
 
 static int save_rng(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
@@ -284,7 +288,8 @@ static int save_gathered(struct shards *shards, struct state_dict *file, struct 
     if (rc)
         return rc;
     if (model || c->settings->state_dict_file)
-        rc = save_model(s, c->folders, staging, model && c->folders->leads, taker, 2, err);
+        rc = save_model(s, checkpoint_model_dtype(s, c->settings), c->folders, staging,
+                        model && c->folders->leads, taker, 2, err);
     if (rc == 0)
         rc = shards_commit(shards, err);
     return comm_agree(s->comm, rc, err);
@@ -303,7 +308,7 @@ int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *e
             rc = checkpoint_copy_tokenizer(dir, s->tokenizer_dir, NULL, err);
     }
     if ((rc = comm_agree(s->comm, rc, err)) == 0)
-        rc = save_model(s, NULL, staging, s->comm->rank == 0, NULL, 0, err);
+        rc = save_model(s, CKPT_F32, NULL, staging, s->comm->rank == 0, NULL, 0, err);
     if ((rc = comm_agree(s->comm, rc, err)) != 0)
         ckpt_outdir_abort(dir);
     else if (dir)

@@ -60,6 +60,7 @@ int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *e
 int checkpoint_describe(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                         bool card, struct ckpt_err *err);
 /* model.safetensors, or an adapter's file, in the folder staging.  Collective. */
-int checkpoint_save_model(struct session *s, const char *staging, struct ckpt_err *err);
+int checkpoint_save_model(struct session *s, const struct settings *set, const char *staging,
+                          struct ckpt_err *err);
 
 #endif

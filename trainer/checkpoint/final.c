@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "trainer/checkpoint/files.h"
+#include "trainer/checkpoint/size.h"
 
 /* Whether a user wrote the card that is there. */
 static bool card_is_users(const char *output_dir)
@@ -74,7 +75,7 @@ int final_save(const char *output_dir, struct session *s, const struct checkpoin
         rc = put_files(dir, output_dir, s, c, card, err);
     }
     if ((rc = comm_agree(s->comm, rc, err)) == 0)
-        rc = checkpoint_save_model(s, staging, err);
+        rc = checkpoint_save_model(s, c->settings, staging, err);
     if ((rc = comm_agree(s->comm, rc, err)) != 0)
         ckpt_outdir_abort(dir);
     else if (dir)

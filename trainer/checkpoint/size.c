@@ -18,6 +18,11 @@ static uint64_t padded(int64_t n, int64_t ranks)
     return (uint64_t)((n + ranks - 1) / ranks * ranks);
 }
 
+enum ckpt_dtype checkpoint_model_dtype(const struct session *s, const struct settings *set)
+{
+    return set->stage3_gather_16bit_weights_on_model_save && !s->lora ? s->dev->weight : CKPT_F32;
+}
+
 int checkpoint_size(struct checkpoint_size *out, const struct session *s,
                     const struct settings *set, struct ckpt_err *err)
 {
@@ -48,7 +53,7 @@ int checkpoint_size(struct checkpoint_size *out, const struct session *s,
     }
     if (z->factored)
         out->optimizer += zero_factored_bytes(p, false);
-    weights = saved * sizeof(float) + n_saved * PER_TENSOR;
+    weights = saved * ckpt_dtype_size(checkpoint_model_dtype(s, set)) + n_saved * PER_TENSOR;
     out->model = model ? weights : 0;
     if (z->stage == 1 || z->stage == 2)
         out->states = saved * ckpt_dtype_size(s->dev->weight) + n_saved * 2 * PER_TENSOR;

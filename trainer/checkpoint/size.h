@@ -20,6 +20,11 @@ struct checkpoint_size {
     uint64_t state_dict;                /* the file beside each checkpoint; 0: none */
 };
 
+/*
+ * The type of model.safetensors: f32, but where DeepSpeed's option asks for the 16 bits that the
+ * model computes with (engine.py, _zero3_consolidated_16bit_state_dict).
+ */
+enum ckpt_dtype checkpoint_model_dtype(const struct session *s, const struct settings *set);
 /* The session is planned, dry or not. */
 int checkpoint_size(struct checkpoint_size *out, const struct session *s,
                     const struct settings *set, struct ckpt_err *err);
