@@ -50,6 +50,9 @@ t "files of another kind in a folder are named" kinds
 same_rows() { ckpt-train --dry-run --model "$T/base" --train-file "$F/rows.jsonl" --eval-split test 2>"$T/said" && grep -qF "warning: --eval-split test: $F/rows.jsonl has no splits: evaluations are of the records that are trained on" "$T/said"; }
 t "a split of a file that has none is no other data" same_rows
 printf '{"prompt": "q", "chosen": "a", "rejected": "b"}\n' >"$T/pairs.jsonl"
+printf '{"prompt": "q", "completion": "a", "label": false}\n' >"$T/kto.jsonl"
+judged() { ckpt-train --dry-run --model "$T/base" --train-file "$T/kto.jsonl" 2>"$T/said" && grep -qF "has no effect: completions are trained on where it is false, too" "$T/said"; }
+t "answers that were judged" judged
 expect_says 65 "pairs of preferences" "hint: pairs of preferences are not trained on; what was chosen is, with --prompt-template '{prompt}' and --completion-template '{chosen}'" train_rows x "$T/pairs.jsonl"
 printf '{"text": "a b c"}\n{"prompt": "a", "completion": "b"}\n' >"$T/mixed.jsonl"
 expect_says 65 "records of several shapes" 'mixed.jsonl: record 2: field "text" is absent or null; there are: prompt, completion' train_rows x "$T/mixed.jsonl"

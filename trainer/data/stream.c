@@ -6,6 +6,7 @@
 #include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "libckpt/err.h"
+#include "libckpt/log.h"
 #include "trainer/data/sample_cache.h"
 
 #define FINGERS      64         /* samples that a fingerprint covers */
@@ -397,6 +398,9 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
     }
     if ((prompt || completion || shape) && !d->o.text_field) {
         d->kind = DATA_PROMPT;
+        if (!told && json_is_boolean(json_object_get(record, "label")))     /* rows of KTO */
+            ckpt_log(CKPT_LOG_WARNING, "`label` has no effect: completions are trained on where it "
+                     "is false, too");
         if ((!prompt || !completion) && !shape)
             return ckpt_fail(err, CKPT_ECONFIG, "a %s template without a %s template, and the "
                              "fields do not say the other", prompt ? "prompt" : "completion",
