@@ -15,7 +15,12 @@ t "the same again is no commit" bash -c "a=\$(ckpt-push -q $T/hub.git $M); b=\$(
 cp -r "$M" "$T/m2"; printf '{}' > "$T/m2/extra.json"; printf x > "$T/m2/training_args.bin"
 t "a change is one commit on top" bash -c "ckpt-push -q -m second $T/hub.git $T/m2 && [ \$(git --git-dir $T/hub.git rev-list --count main) = 2 ]"
 t "private files stay behind" bash -c "! git --git-dir $T/hub.git ls-tree --name-only main | grep training_args"
-t "unless they are named" bash -c "ckpt-push -q --include training_args.bin $T/hub.git $T/m2 && git --git-dir $T/hub.git ls-tree --name-only main | grep -q training_args"
+expect 0 "only what is included" ckpt-push -q --include '*.json' --exclude extra.json "$T/some" "$T/m2"
+t "is there" [ "$(ls "$T/some" | grep -v json; ls "$T/some" | grep -c 'config.json')" = 2 ]
+t "of those that are not excluded" [ ! -e "$T/some/extra.json" ]
+expect_says 66 "a pattern that nothing matches" "no file of it is matched by --include nothing*" ckpt-push -q --include 'nothing*' "$T/nothing" "$T/m2"
+t "makes nothing" [ ! -e "$T/nothing" ]
+t "unless they are named" bash -c "ckpt-push -q --also training_args.bin $T/hub.git $T/m2 && git --git-dir $T/hub.git ls-tree --name-only main | grep -q training_args"
 t "published files can go" bash -c "ckpt-push -q --delete 'extra*' --exclude 'extra*' $T/hub.git $T/m2 && ! git --git-dir $T/hub.git ls-tree --name-only main | grep extra"
 t "into a folder of the repository, on a branch" bash -c "ckpt-push -q -b dev --path-in-repo last $T/hub.git $M && git --git-dir $T/hub.git ls-tree --name-only dev:last | grep -q config.json"
 t "to a folder, whole" bash -c "ckpt-push -q $T/out $M && [ -e $T/out/config.json ]"

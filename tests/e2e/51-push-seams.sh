@@ -159,7 +159,7 @@ for how in 'hub_token:a token is in it' 'token:a token is in it' 'system:loading
     'unknown:loading it runs what is not known'; do
     cp "$G/settings/${how%%:*}.bin" "$T/run3/training_args.bin"
     expect 0 "settings of kind ${how%%:*}" ckpt-push --create "$T/o.git" "$T/run3"
-    t "are left out, and told" grep -qF "training_args.bin: left out, ${how#*:}; --include training_args.bin sends it" "$T/.err"
+    t "are left out, and told" grep -qF "training_args.bin: left out, ${how#*:}; --also training_args.bin sends it" "$T/.err"
     t "indeed" bash -c "! git --git-dir $T/o.git ls-tree --name-only main | grep training_args"
 done
 cp "$G/settings/sound.bin" "$T/run3/training_args.bin"

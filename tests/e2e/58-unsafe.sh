@@ -44,4 +44,4 @@ t "real checkpoints pass" harmless
 cp -r "$G/models/llama-a" "$T/run"; cp "$G/malicious/pt/inst_system.pt" "$T/run/training_args.bin"
 expect 0 "a training_args.bin that calls stays behind" ckpt-push -q "$T/folder4" "$T/run"
 t "and does" [ ! -e "$T/folder4/training_args.bin" ]
-expect_says 77 "and is refused when it is named" "training_args.bin!archive/data.pkl: posix.system" ckpt-push -q --include training_args.bin "$T/folder4" "$T/run"
+expect_says 77 "and is refused when it is named" "training_args.bin!archive/data.pkl: posix.system" ckpt-push -q --also training_args.bin "$T/folder4" "$T/run"

@@ -63,13 +63,13 @@ static bool leave_out(struct push_plan *p, const char *path, const char *why)
 {
     const char *slash = strrchr(path, '/');
 
-    ckpt_log(CKPT_LOG_NOTE, "%s: left out, %s; --include %s sends it", path, why,
+    ckpt_log(CKPT_LOG_NOTE, "%s: left out, %s; --also %s sends it", path, why,
              slash ? slash + 1 : path);
     return leave(p, path, why);
 }
 
-/* Whether to publish a file: a run's settings only if they are safe to load and contain no
- * token. */
+/* Whether to publish a file: one of those that were chosen, and a run's settings only if they are
+ * safe to load and contain no token, or are named. */
 static bool wanted(struct push_plan *p, const struct push_filter *f, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -79,7 +79,10 @@ static bool wanted(struct push_plan *p, const struct push_filter *f, const char 
 
     if (matches(&f->exclude, path))
         return leave(p, path, "--exclude");
-    if (strcmp(name, "training_args.bin") != 0 || matches(&f->include, path))
+    if (f->include.n > 0 && !matches(&f->include, path) && !matches(&f->also, path))
+        return leave(p, path, "--include");
+    if (strcmp(name, "training_args.bin") != 0 || matches(&f->include, path) ||
+        matches(&f->also, path))
         return true;
     if (ckpt_file_open_at(&file, p->dir, path, &ignored))
         return leave_out(p, path, "it cannot be read");
@@ -368,7 +371,10 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
         rc = walk_dir(p, f, stack[n_stack], depths[n_stack], stack, depths, &n_stack, err);
     }
     if (rc == 0 && p->n == 0)
-        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: nothing to publish in it", source);
+        rc = f->include.n > 0 && p->n_left > 0
+                 ? ckpt_fail(err, CKPT_ENOTFOUND, "%s: no file of it is matched by --include %s%s",
+                             source, f->include.item[0], f->include.n > 1 ? " and others" : "")
+                 : ckpt_fail(err, CKPT_ENOTFOUND, "%s: nothing to publish in it", source);
     if (rc == 0 && f->strategy)
         rc = add_root(p, err);
     if (rc == 0)

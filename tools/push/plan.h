@@ -2,7 +2,7 @@
  * plan - what part of a checkpoint is published: which files, under which paths, how.
  *
  * Left out by default: hidden files, staging leftovers, and a training_args.bin that is not safe
- * to load or contains a token.  --include names files to publish nevertheless.
+ * to load or contains a token.  --also names files to publish nevertheless.
  */
 #ifndef CKPT_TOOLS_PUSH_PLAN_H
 #define CKPT_TOOLS_PUSH_PLAN_H
@@ -63,7 +63,8 @@ struct push_plan {
 #define PUSH_LAST "last-checkpoint"     /* the folder of strategy "checkpoint" */
 
 struct push_filter {
-    struct opt_list include;            /* publish these although left out by default */
+    struct opt_list include;            /* publish these alone; none: all */
+    struct opt_list also;               /* publish these although left out by default */
     struct opt_list exclude;
     const char     *path_in_repo;       /* folder in the destination, or NULL; {name} in it is the
                                            last component of the source */
