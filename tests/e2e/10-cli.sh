@@ -48,6 +48,20 @@ expect 64 "a dtype that is none" ckpt-merge --dtype f99 x
 expect_says 64 "a choice that is none" "none of: hf safetensors torch dcp deepspeed universal gguf" ckpt-merge --to nosuch x
 expect 64 "an option without its value" ckpt-merge -o
 printf 'max_stepz: 3\n' > "$T/run.yaml"
+while read -r tool name hint; do
+    expect_says 64 "$tool: $name of another program" "hint: $hint" "ckpt-$tool" "$name" x
+done <<'END'
+push --allow-patterns did you mean --include?
+push --repo-type the address says it: hf://datasets/OWNER/NAME
+push --token HF_TOKEN, or a credential helper, has it: other users see what a command line says
+eval --model the model is an argument: ckpt-eval --eval-file DATA MODEL
+eval --output_path did you mean --predictions-out?
+merge --out-path did you mean --output?
+merge --device merging takes a CPU and little memory: leave it out
+inspect --list it is shown without an option
+train --num-workers it comes by itself: leave it out
+train --lora --lora-rank N trains an adapter, --adapter DIR goes on with one
+END
 expect_says 78 "a run file with an unknown name" "run.yaml:1" ckpt-train --config "$T/run.yaml"
 printf 'max_steps: many\n' > "$T/run.yaml"
 expect 78 "a run file with a wrong value" ckpt-train --config "$T/run.yaml"
