@@ -178,10 +178,36 @@ bool ckpt_secret_in(const char *text, size_t n)
     return found;
 }
 
+/* What stands before the '@' of an address: a password, and where people put a token, a user of
+ * http. */
+static void mask_users(char *text)
+{
+    for (char *p = strstr(text, "://"); p; p = strstr(p, "://")) {
+        bool web = (p - text >= 4 && memcmp(p - 4, "http", 4) == 0) ||
+                   (p - text >= 5 && memcmp(p - 5, "https", 5) == 0);
+        char *at, *from;
+
+        p += 3;
+        at = memrchr(p, '@', strcspn(p, "/?# \t\n\"'"));
+        from = at && !web ? memchr(p, ':', (size_t)(at - p)) : NULL;
+        from = at && web ? p : from ? from + 1 : NULL;
+        if (!from || from == at)
+            continue;
+        if (at - from >= (ptrdiff_t)sizeof MASK - 1) {
+            memcpy(from, MASK, sizeof MASK - 1);
+            memmove(from + sizeof MASK - 1, at, strlen(at) + 1);
+        } else {
+            memset(from, '*', (size_t)(at - from));
+        }
+    }
+}
+
 void ckpt_secret_mask(char *text)
 {
-    size_t n = strlen(text), k = 0;
+    size_t n, k = 0;
 
+    mask_users(text);
+    n = strlen(text);
     if (n_known == 0 || !ckpt_secret_in(text, n))
         return;
     for (size_t i = 0, end; i < n; i = end) {

@@ -3,7 +3,8 @@
  *
  * err and log pass their texts through here.  A word that contains ten or more consecutive bytes
  * of a secret is shown as "***", also when written with JSON, HTML or percent escapes, in base64,
- * with the case of its letters changed, or with other characters in between.
+ * with the case of its letters changed, or with other characters in between.  So are passwords,
+ * and users of http, that stand in an address.
  */
 #ifndef CKPT_LIBCKPT_BASE_SECRET_H
 #define CKPT_LIBCKPT_BASE_SECRET_H

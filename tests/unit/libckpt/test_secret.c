@@ -14,6 +14,24 @@ TEST(none)
     assert_non_null(strstr(text, TOKEN));
 }
 
+TEST(what_an_address_says_of_its_user)
+{
+    static const char *const rows[][2] = {
+        {"http://me:word@h:1/x", "http://***@h:1/x"}, {"git+https://token@h/x", "git+https://***@h/x"},
+        {"ssh://git@h/x", "ssh://git@h/x"}, {"ssh://me:word@h and http://a:b@c",
+                                             "ssh://me:***@h and http://***@c"},
+        {"http://h:80/a@b", "http://h:80/a@b"}, {"hf://a/b@v1", "hf://a/b@v1"},
+        {"ssh://me:w@h", "ssh://me:*@h"}, {"://", "://"}, {"http://@h", "http://@h"}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[100];
+
+        snprintf(text, sizeof text, "%s", rows[i][0]);
+        ckpt_secret_mask(text);
+        assert_string_equal(text, rows[i][1]);
+    }
+}
+
 TEST(forms)
 {
     static const char *const hidden[] = {
