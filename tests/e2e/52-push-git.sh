@@ -92,7 +92,7 @@ if command -v python3 >/dev/null; then
     tls; repo tls; U=git+https://localhost:$tp/git/tls.git
     expect 77 "a certificate that nobody vouches for" ckpt-push -q "${small[@]}" "$U" "$M"
     (rm -rf "$T/w" && git clone -q "$R/git/tls.git" "$T/w" 2>/dev/null && cd "$T/w" && printf '[lfs]\n\turl = https://localhost:%s/acme/lfs.git/info/lfs\n' "$tp" >.lfsconfig && git add . && git commit -qm lfsconfig && git push -q origin HEAD:main)
-    printf x >"$T/w/new.safetensors"; mkdir "$T/tlsm"; cp "$M"/*.json "$T/tlsm"; head -c 3000 /dev/urandom >"$T/tlsm/new.bin"
+    printf x >"$T/w/new.safetensors"; mkdir "$T/tlsm"; cp "$M"/*.json "$T/tlsm"; noise 3000 >"$T/tlsm/new.bin"
     : >"$L"; expect 0 "over https, with objects of LFS" env SSL_CERT_FILE="$T/tls.pem" ckpt-push -q -m tls "$U" "$T/tlsm"
     t "one commit" [ "$(log tls %s | head -n 1)" = tls ]
     t "whose object the server has" test -s "$R/repos/models/acme/lfs/lfs/$(sha256sum <"$T/tlsm/new.bin" | cut -c1-64)"

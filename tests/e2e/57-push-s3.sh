@@ -54,7 +54,7 @@ t "has it too" same plain/toy "$M"
 expect 0 "and again another file there" push s3://plain/toy "$T/next"
 
 # Parts: 20 MB are three of them.
-mkdir "$T/big"; cp "$M/config.json" "$T/big"; head -c 20000000 /dev/urandom >"$T/big/model.bin"
+mkdir "$T/big"; cp "$M/config.json" "$T/big"; noise 20000000 >"$T/big/model.bin"
 : >"$L"
 expect 0 "a large file" push --verify deep s3://models/big "$T/big"
 t "arrives" same models/big "$T/big"
@@ -84,7 +84,7 @@ t "and right" same nolist/cut "$T/big"
 t "it sent less than a part twice" [ "$(sent)" -le 12000000 ]
 rm -r "$R/s3/models/cut"
 t "SIGKILL once more" killed models 1
-mkdir "$T/other"; cp "$T/big/config.json" "$T/other"; head -c 20000001 /dev/urandom >"$T/other/model.bin"
+mkdir "$T/other"; cp "$T/big/config.json" "$T/other"; noise 20000001 >"$T/other/model.bin"
 expect 0 "another file by that name" push s3://models/cut "$T/other"
 t "arrives" same models/cut "$T/other"
 t "the upload that nobody goes on with is given up" [ "$(uploads)" = 0 ]

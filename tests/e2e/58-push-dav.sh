@@ -99,7 +99,7 @@ expect_says 76 "no WebDAV there" "status 200, 207 wanted" push "$D/f" "$M"
 fresh 'cut@/dav/f/'
 expect 76 "a list that breaks off" push "$D/f" "$M"
 # Killed when one of two files is there: it is not sent again.
-mkdir "$T/big"; cp "$M/config.json" "$T/big"; for i in 1 2; do head -c 6000000 /dev/urandom >"$T/big/model-$i.bin"; done
+mkdir "$T/big"; cp "$M/config.json" "$T/big"; for i in 1 2; do noise 6000000 >"$T/big/model-$i.bin"; done
 fresh
 ckpt-push -q -j 1 --bwlimit 6000000 "$D/f" "$T/big" >"$T/.x" 2>&1 & pid=$!
 wait_for '[ "$(grep -c "HEAD .*ckpt-push-[0-9a-f]* .* 200 " "$L")" -ge 1 ]'; sleep 0.4

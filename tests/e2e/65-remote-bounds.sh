@@ -24,7 +24,7 @@ head -c 24000000 /dev/urandom >"$T/many/notes.txt"; rm "$T/many"/f*
 t "a regular file takes no more, in one commit" within ckpt-push -q hf://acme/many "$T/many"
 
 # -- addresses that expire ------------------------------------------------------------------------
-mkdir -p "$T/big" "$R/git"; head -c 20000000 /dev/urandom >"$T/big/w.bin"
+mkdir -p "$T/big" "$R/git"; noise 20000000 >"$T/big/w.bin"
 export HOME=$T GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
 git config --global credential.helper '!f() { test "$1" = get && printf "username=user\npassword=hf_canary\n"; }; f'
 git init -q -b main "$T/w"; git init -q --bare -b main "$R/git/a.git"; git -C "$R/git/a.git" config http.receivepack true

@@ -154,7 +154,7 @@ canary() (
     done
     export HF_TOKEN=$CANARY
     ckpt-push --plan plan.jsonl --path-in-repo p hf://acme/toy "$T/m" >>said 2>&1; ckpt-push -vv --apply plan.jsonl >>said 2>&1 || exit 1
-    head -c 300000 /dev/urandom >"$N/long.bin"; : >"$N/log"
+    noise 300000 >"$N/long.bin"; : >"$N/log"
     ckpt-push -q --bwlimit 100K --path-in-repo q hf://acme/toy "$N/long.bin" >>said 2>&1 & p=$!
     wait_for 'grep -q objects/batch "$N/log"'; tr '\0' ' ' <"/proc/$p/cmdline" >cmdline; grep -i 'core file size' "/proc/$p/limits" >limits
     kill -ABRT $p; wait $p 2>/dev/null

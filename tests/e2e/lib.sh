@@ -71,6 +71,9 @@ same_files() { diff <(sums "$1") <(sums "$2"); }
 # wait_for CONDITION - until it holds, ten seconds at most.
 wait_for() { for _ in $(seq 200); do eval "$1" && return 0; sleep 0.05; done; return 1; }
 
+# noise N - so many random bytes, the first of which begins no pickle: one in a hundred random files does, and is refused.
+noise() { printf w; head -c $(($1 - 1)) /dev/urandom; }
+
 # -- pages in a browser; browser is empty where there is none ------------------------------------
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 # opened PAGE - the document that it is once its script has run.

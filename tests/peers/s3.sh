@@ -10,7 +10,7 @@ T=$(mktemp -d); server=; trap 'kill $server 2>/dev/null || :; rm -rf "$T"' EXIT
 export CKPT_CACHE=$T/cache AWS_CONFIG_FILE=$T/none AWS_SHARED_CREDENTIALS_FILE=$T/none
 bad() { echo "s3: $1"; exit 1; }
 M=tests/golden/models/llama-a
-mkdir "$T/model"; cp -r $M/. "$T/model"; head -c 40000000 /dev/urandom >"$T/model/optimizer.bin"
+mkdir "$T/model"; cp -r $M/. "$T/model"; { printf w; head -c 40000000 /dev/urandom; } >"$T/model/optimizer.bin"
 
 # No proxy: a request to loopback must not leave this host.
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy
@@ -41,7 +41,7 @@ kill $server; wait $server 2>/dev/null || true
 
 # The kill loop: a part a stream is sent again for each kill, and no more.
 kills=12 streams=2
-mkdir -p "$T/root/s3/models" "$T/big"; head -c 64000000 /dev/urandom >"$T/big/model.bin"; cp $M/config.json "$T/big"
+mkdir -p "$T/root/s3/models" "$T/big"; { printf w; head -c 64000000 /dev/urandom; } >"$T/big/model.bin"; cp $M/config.json "$T/big"
 mkfifo "$T/ports"; serve "$T/root" "$T/log" >"$T/ports" & server=$!
 read -r port _ <"$T/ports"
 export AWS_ENDPOINT_URL=http://127.0.0.1:$port/s3
