@@ -35,6 +35,15 @@ expect 0 "on top of another's commit" ckpt-push -q -m second --exclude '*.safete
 t "which stays" [ "$(log a %s | tr '\n' ' ')" = "second theirs Upload llama-a with ckpt-push " ]
 expect 0 "another branch" ckpt-push -q -b next "${small[@]}" "$U/a.git" "$M"
 t "is created" git -C "$R/git/a.git" rev-parse -q --verify refs/heads/next
+git config --global "url.http://127.0.0.1:$P/git/.insteadOf" work:
+git config --global "url.http://127.0.0.1:$P/none/.insteadOf" https://work.example/
+git config --global "url.http://127.0.0.1:$P/git/.pushInsteadOf" https://work.example/
+expect 0 "an address that git's configuration stands for" ckpt-push -q -b short "${small[@]}" work:a.git "$M"
+expect 0 "another one to push to" ckpt-push -q -b there "${small[@]}" git+https://work.example/a.git "$M"
+t "both are there" [ "$(git -C "$R/git/a.git" for-each-ref refs/heads/short refs/heads/there | wc -l)" = 2 ]
+git config --global --add "url.http://127.0.0.1:$P/git/.insteadOf" https://read.example/
+expect 0 "and one to read from" ckpt-inspect -q git+https://read.example/a.git/config.json
+expect 66 "which that to push to is not" ckpt-inspect -q git+https://work.example/a.git/config.json
 expect 0 "a dry run" ckpt-push -q --dry-run -b third "${small[@]}" "$U/a.git" "$M"
 t "creates none" bash -c "! git -C $R/git/a.git rev-parse -q --verify refs/heads/third"
 expect_says 66 "a repository that is not there" "no such repository on 127.0.0.1:$P" ckpt-push -q "${small[@]}" "$U/none.git" "$M"

@@ -18,6 +18,7 @@
 
 #include "libckpt/log.h"
 #include "libckpt/remote/git/git.h"
+#include "libckpt/remote/git/instead.h"
 #include "libckpt/remote/git/lfs.h"
 #include "libckpt/remote/git/lfs_place.h"
 #include "libckpt/remote/git/mirror.h"
@@ -374,7 +375,7 @@ static int open_far(struct git_mirror *m, const struct dest *d, const struct sen
     if (http_offline())
         return ckpt_fail_as(err, CKPT_EDEVICE, "offline", "%s: nothing is published offline",
                             d->address);
-    if ((rc = git_place_parse(&place, d->place, err)) != 0)
+    if ((rc = git_instead_parse(&place, d->place, true, err)) != 0)
         return rc;
     return git_mirror_open(m, &place, w->branch, err);
 }

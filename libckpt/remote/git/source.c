@@ -14,6 +14,7 @@
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/proof.h"
 #include "libckpt/remote/git/git_own.h"
+#include "libckpt/remote/git/instead.h"
 #include "libckpt/remote/git/lfs.h"
 #include "libckpt/remote/git/lfs_get.h"
 #include "libckpt/remote/git/lfs_place.h"
@@ -454,7 +455,7 @@ static int fetch_commit(struct source *s, const struct git_source_place *p, stru
     char key[CACHE_KEY], text[4500];
     const char *known;
     json_t *last;
-    int rc = git_place_parse(&place, p->url, err);
+    int rc = git_instead_parse(&place, p->url, false, err);
 
     rc = rc ? rc : git_mirror_open(&s->mirror, &place, NULL, err);
     if (rc)
