@@ -50,6 +50,12 @@ expect 0 "a file more" push "oci://$A/acme/toy:v1" "$T/next"
 t "moves the tag" same acme/toy:v1 "$T/next"
 t "and costs two blobs, one the config" requests 2 '"POST '
 expect 0 "what was the tag" ckpt-inspect -q "$U"
+: >"$L"
+expect 0 "from one repository of a registry to another" push "oci://$A/acme/lent:v1" "oci://$A/acme/toy:v1"
+t "with all files" same acme/lent:v1 "$T/next"
+t "which it lends" requests "$(($(find "$T/next" -type f | wc -l)))" '"POST .*mount=.* 201 '
+t "but for the config" requests 1 '"PUT /v2/acme/lent/blobs/'
+
 SOURCE_DATE_EPOCH=0 push "oci://$A/acme/toy:dated" "$M" >"$T/.x" 2>&1
 is_dated() { manifest acme/toy dated | grep -q '"org.opencontainers.image.created":"1970-01-01T00:00:00Z"'; }
 t "SOURCE_DATE_EPOCH is in the manifest" is_dated

@@ -31,6 +31,7 @@ struct job {
     struct ckpt_buf         config, manifest;
     char                    config_digest[OCI_DIGEST], digest[OCI_DIGEST];
     size_t                  there;      /* blobs that the registry has, of a dry run */
+    char                    from[256];  /* the source's repository, in the same registry; or "" */
 };
 
 /* -- before the first byte -------------------------------------------------------------------- */
@@ -67,6 +68,18 @@ int send_oci_check(const struct dest *d, const struct send_want *w, struct ckpt_
     rc = rc ? rc : oci_ping(&repo, err);
     oci_repo_close(&repo);
     return rc;
+}
+
+/* Another repository of the registry, that blobs may be lent from: the source's. */
+static void find_lender(struct job *j)
+{
+    struct oci_place from;
+    struct ckpt_err ignored = {0};
+
+    if (strncmp(j->p->source, "oci://", strlen("oci://")) == 0 &&
+        oci_parse(&from, j->p->source, &ignored) == 0 &&
+        strcmp(from.origin, j->place.origin) == 0 && strcmp(from.name, j->place.name) != 0)
+        snprintf(j->from, sizeof j->from, "%s", from.name);
 }
 
 /* -- the manifest ----------------------------------------------------------------------------- */
@@ -218,8 +231,11 @@ static int look(void *ctx, struct upload_file *f, struct ckpt_err *err)
     struct job *j = ctx;
     char digest[OCI_DIGEST];
 
+    int rc;
+
     snprintf(digest, sizeof digest, "sha256:%s", f->of->oid);
-    return oci_has(&f->skip, &j->repo, digest, f->of->size, err);
+    rc = oci_has(&f->skip, &j->repo, digest, f->of->size, err);
+    return rc || f->skip || !*j->from ? rc : oci_mount(&f->skip, &j->repo, digest, j->from, err);
 }
 
 static int send_blob(void *ctx, struct upload_file *f, size_t part, const struct http_body *body,
@@ -357,6 +373,7 @@ int send_oci(char *url, size_t url_size, const struct dest *d, struct push_plan 
     ckpt_buf_init(&j.manifest, (size_t)OCI_MANIFEST_BYTES + 1);
     if (rc)
         return rc;
+    find_lender(&j);
     rc = upload_digests(p, cli, w->follow, err);
     rc = rc ? rc : make_manifest(&j, err);
     rc = rc ? rc : oci_repo_open(&j.repo, &j.place, "pull,push", err);

@@ -33,6 +33,35 @@ int oci_has(bool *has, struct oci_repo *r, const char *digest, uint64_t size, st
     return rc;
 }
 
+int oci_mount(bool *has, struct oci_repo *r, const char *digest, const char *from,
+              struct ckpt_err *err)
+{
+    const struct http_body nothing = {.bytes = ""};
+    char url[HTTP_URL], session[HTTP_URL], origin[512];
+    struct ckpt_err ignored = {0};
+    struct http_answer a = {0};
+    size_t n;
+    int rc = oci_address(url, r, "blobs/uploads", "", err);
+
+    *has = false;
+    if (rc)
+        return rc;
+    n = strlen(url);
+    if ((size_t)snprintf(url + n, sizeof url - n, "?mount=sha256%%3A%s&from=%s",
+                         digest + strlen("sha256:"), from) >= sizeof url - n)
+        return 0;
+    rc = oci_call(r, &(struct http_request){.url = url, .method = "POST", .body = &nothing,
+                                            .limit = ANSWER_BYTES}, &a, &ignored);
+    *has = rc == 0 && a.status == 201;
+    /* Not lent: a session was opened instead, and is not used. */
+    if (rc == 0 && a.status == 202 && *a.location &&
+        http_join(session, url, a.location, &ignored) == 0 &&
+        http_origin(origin, session, &ignored) == 0 && strcmp(origin, r->place.origin) == 0)
+        oci_call(r, &(struct http_request){.url = session, .method = "DELETE",
+                                           .limit = ANSWER_BYTES}, &a, &ignored);
+    return http_stopped(err);
+}
+
 /* The address of a session, with the digest that ends it.  It comes from the server: no http
  * after https. */
 static int end_address(char to[HTTP_URL], const struct oci_repo *r, const char *url,

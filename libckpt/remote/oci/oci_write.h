@@ -2,6 +2,7 @@
  * oci_write - blobs and manifests to an OCI registry.
  *
  *   HEAD blobs/{digest}            whether it is there
+ *   POST blobs/uploads/?mount=&from=   201: another repository of the registry has lent it
  *   POST blobs/uploads/            202, Location: a session
  *   PUT  {Location}digest={digest} its bytes
  *   PUT  manifests/{tag}           the one step that readers see
@@ -17,6 +18,9 @@
 /* The registry answers, and accepts the credentials. */
 int oci_ping(struct oci_repo *r, struct ckpt_err *err);
 int oci_has(bool *has, struct oci_repo *r, const char *digest, uint64_t size, struct ckpt_err *err);
+/* Have it from another repository of the registry, if that has it and the registry lends it. */
+int oci_mount(bool *has, struct oci_repo *r, const char *digest, const char *from,
+              struct ckpt_err *err);
 /* CKPT_ESTOPPED "session" when another session may succeed. */
 int oci_send(struct oci_repo *r, const char *digest, const struct http_body *body,
              struct ckpt_err *err);
