@@ -61,6 +61,21 @@ static void tell_done(struct transfer *t, size_t i, bool sent)
 
 /* -- which objects, and where ----------------------------------------------------------------- */
 
+/* A server may insist on a protocol of its own, as one whose objects lie in Xet's store could. */
+static int check_transfer(const struct lfs_server *s, json_t **answer, struct ckpt_err *err)
+{
+    const char *how = json_string_value(json_object_get(*answer, "transfer"));
+    char named[40];
+
+    if (!how || strcmp(how, "basic") == 0 || strcmp(how, "multipart") == 0)
+        return 0;
+    snprintf(named, sizeof named, "%.39s", how);
+    json_decref(*answer);
+    *answer = NULL;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: takes and gives its objects by \"%s\" alone; "
+                     "basic and multipart transfers are done", s->name, named);
+}
+
 int lfs_batch(const struct lfs_server *s, json_t **out, const json_t *value, struct ckpt_err *err)
 {
     struct http_body body = {.type = LFS_TYPE};
@@ -79,6 +94,7 @@ int lfs_batch(const struct lfs_server *s, json_t **out, const json_t *value, str
     rc = rc ? rc : http_json(s->http, out, &(struct http_request){
         .url = url, .name = s->name, .auth = s->auth, .method = "POST", .body = &body,
         .headers = ACCEPT, .limit = ANSWER_BYTES}, &a, err);
+    rc = rc ? rc : check_transfer(s, out, err);
     if (rc && a.status == 413)
         rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: status 413: %zu objects are too many for it at "
                        "once", s->name, json_array_size(json_object_get(value, "objects")));

@@ -95,6 +95,8 @@ once "cut JSON of the batch" 76 'cut@*/objects/batch'
 serial=999; for f in "$M"/*.safetensors; do printf 'rot' | dd of="$f" bs=1 seek=9000 conv=notrunc status=none; done
 hub 'rot:1@/complete/*'; expect_says 76 "H6 B4: a byte that the store turns" "is not what was sent" push --verify deep --path-in-repo rot hf://acme/toy "$M"
 
+hub --transfer=xet; expect_says 65 "a store that insists on Xet" 'takes and gives its objects by "xet" alone; basic and multipart transfers are done' push --path-in-repo xet hf://acme/toy "$M"
+
 # -- a file that changes, a process that ends ----------------------------------------------------
 mkdir "$T/big"; head -c 3000000 /dev/urandom >"$T/big/model.safetensors"; echo '{}' >"$T/big/config.json"
 hub

@@ -206,6 +206,7 @@ static void add_option(const char *text)
         sscanf(text, "--expires=%ld", &options.expires) != 1 &&
         sscanf(text, "--unproved=%d", &options.unproved) != 1 &&
         sscanf(text, "--behind=%d", &options.behind) != 1 &&
+        sscanf(text, "--transfer=%19s", options.transfer) != 1 &&
         sscanf(text, "--ports=%d,%d", &options.ports[0], &options.ports[1]) != 2) {
         fprintf(stderr, "serve: %s: no such option\n", text);
         exit(64);

@@ -17,6 +17,7 @@ struct options {
     int       ports[2];         /* 0: any */
     int       unproved;         /* objects are what their addresses say: nothing is digested; 2: zeros become holes */
     int       behind;           /* port of a registry, 0: none */
+    char      transfer[20];     /* what answers to the LFS batch name; "": basic, or multipart */
 };
 
 /* A connection: what was received and not yet used lies in buf[at..have). */

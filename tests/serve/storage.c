@@ -136,7 +136,8 @@ void hub_batch(struct call *c)
     out = json_array();
     json_array_foreach(asked, i, one)
         json_array_append_new(out, batch_row(c, one, parts, *operation == 'd'));
-    reply(c, json_pack("{s:s,s:o,s:s}", "transfer", parts ? "multipart" : "basic", "objects", out,
+    reply(c, json_pack("{s:s,s:o,s:s}", "transfer", *options.transfer ? options.transfer
+                       : parts ? "multipart" : "basic", "objects", out,
                        "hash_algo", "sha256"));
 }
 
