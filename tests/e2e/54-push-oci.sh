@@ -56,6 +56,21 @@ t "with all files" same acme/lent:v1 "$T/next"
 t "which it lends" requests "$(($(find "$T/next" -type f | wc -l)))" '"POST .*mount=.* 201 '
 t "but for the config" requests 1 '"PUT /v2/acme/lent/blobs/'
 
+# A proxy before the registry that takes no large requests.
+mkdir "$T/parts"; cp "$M/config.json" "$T/parts"; noise 3500000 >"$T/parts/w.bin"
+front() {       # TIMES - such requests are refused
+    mkfifo "$T/ports"; "$B/serve" "$T/front" "$T/front.log" --behind="${A##*:}" "status=413:$1@*/blobs/uploads/?*" >"$T/ports" & server=$!
+    read -r P _ <"$T/ports"; rm "$T/ports"
+}
+mkdir "$T/front"
+for how in 1:1 2:5; do
+    : >"$T/front.log"; front "${how%:*}"
+    expect 0 "parts where a blob is too long for a request (${how%:*})" push --include w.bin "oci://127.0.0.1:$P/acme/parts${how%:*}:v1" "$T/parts"
+    t "so many" [ "$(grep -c 'PATCH' "$T/front.log")" = "${how#*:}" ]
+    kill $server; wait $server 2>/dev/null
+    rm -rf "$T/only"; mkdir "$T/only"; cp "$T/parts/w.bin" "$T/only"
+    t "of the same blob" same "acme/parts${how%:*}:v1" "$T/only"
+done
 SOURCE_DATE_EPOCH=0 push "oci://$A/acme/toy:dated" "$M" >"$T/.x" 2>&1
 is_dated() { manifest acme/toy dated | grep -q '"org.opencontainers.image.created":"1970-01-01T00:00:00Z"'; }
 t "SOURCE_DATE_EPOCH is in the manifest" is_dated

@@ -5,10 +5,11 @@
  *   POST blobs/uploads/?mount=&from=   201: another repository of the registry has lent it
  *   POST blobs/uploads/            202, Location: a session
  *   PUT  {Location}digest={digest} its bytes
+ *   PATCH {Location}               a part of them, Content-Range: a-b; 202, the next Location
  *   PUT  manifests/{tag}           the one step that readers see
  *
- * A blob is sent in one request: some registries refuse parts of one.  Source: OCI
- * distribution-spec 1.1.
+ * A blob is sent in one request, since some registries refuse parts of one; in parts where the
+ * answer to that is 413, as proxies give it.  Source: OCI distribution-spec 1.1.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_OCI_OCI_WRITE_H
 #define CKPT_LIBCKPT_REMOTE_OCI_OCI_WRITE_H
