@@ -6,6 +6,7 @@
 set -eu
 B=$(cd "$1" && pwd) PEERS=${2:-} GB=${GB:-4} FILES=${FILES:-8} ROUNDS=${ROUNDS:-2}
 cd "$(dirname "$0")/../.."
+. tests/perf/timed.sh
 T=$(mktemp -d "${TMPDIR:-/tmp}/push.XXXXXX"); server=; trap 'kill $server 2>/dev/null; rm -rf "$T"' EXIT
 mkdir -p "$T/root" "$T/m" "$T/many" "$T/more"; mkfifo "$T/ports"
 export HF_HOME=$T/hf HF_TOKEN=hf_canary HF_HUB_DISABLE_XET=1 HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_PROGRESS_BARS=1 CKPT_CACHE=$T/cache
@@ -16,13 +17,6 @@ for i in $(seq "$FILES"); do head -c $((GB * 1000000000 / FILES)) /dev/urandom >
 for i in $(seq 1000); do echo "$i and more" >"$T/many/$i.txt"; done
 head -c 30720000 /dev/urandom | base64 -w 0 | split -b 4096 -a 4 - "$T/more/f" --additional-suffix=.txt
 sleep 2                                 # times of files must be older than the records of their digests
-# timed WHAT COMMAND... - prints what it took.
-ticks() { awk '{ print $14 + $15 }' "/proc/$server/stat"; }
-timed() {
-    local what=$1 before; shift; before=$(ticks)
-    /usr/bin/env time -f '%e %U %S %M' -o "$T/time" "$@" >/dev/null 2>"$T/err" || { echo "$what failed"; tail -n 3 "$T/err"; return 1; }
-    awk -v what="$what" -v gb="$GB" -v served=$(($(ticks) - before)) '{ printf "%-46s %6.2f s, %5.2f s of CPU (server %5.2f), %4d MiB, %.2f GB/s\n", what, $1, $2 + $3, served / 100, $4 / 1024, gb / $1 }' <(tail -n 1 "$T/time")
-}
 # whole REPOSITORY - its objects are what their names say.
 whole() { for f in "$T/root/repos/models/acme/$1"/lfs/*; do [ "$(sha256sum <"$f")" = "${f##*/}  -" ] || echo "$f is wrong"; done; }
 gone() { rm -rf "$T"/root/repos/models/acme/"$1" "$CKPT_CACHE"; }

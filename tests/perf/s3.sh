@@ -5,6 +5,7 @@
 set -eu
 B=$(cd "$1" && pwd) PY=$2 GB=${GB:-1} FILES=${FILES:-8} ROUNDS=${ROUNDS:-2}
 cd "$(dirname "$0")/../.."
+. tests/perf/timed.sh
 T=$(mktemp -d "${TMPDIR:-/tmp}/s3.XXXXXX"); server=; trap 'kill $server 2>/dev/null; rm -rf "$T"' EXIT
 mkdir -p "$T/m"; AWS=${PY%/*}/aws
 export AWS_ACCESS_KEY_ID=AKIDTEST AWS_SECRET_ACCESS_KEY=canary-secret AWS_CONFIG_FILE=$T/aws AWS_SHARED_CREDENTIALS_FILE=$T/keys AWS_DEFAULT_REGION=us-east-1
@@ -17,12 +18,6 @@ for _ in $(seq 100); do curl -s -o /dev/null "$AWS_ENDPOINT_URL" && break; sleep
 "$AWS" s3 mb s3://ours >/dev/null; "$AWS" s3 mb s3://theirs >/dev/null
 for i in $(seq "$FILES"); do head -c $((GB * 1000000000 / FILES)) /dev/urandom >"$T/m/model-$i.safetensors"; done
 sleep 2                                 # times of files must be older than the records of their digests
-ticks() { awk '{ print $14 + $15 }' "/proc/$server/stat"; }
-timed() {
-    local what=$1 before; shift; before=$(ticks)
-    /usr/bin/env time -f '%e %U %S %M' -o "$T/time" "$@" >/dev/null 2>"$T/err" || { echo "$what failed"; tail -n 3 "$T/err"; return 1; }
-    awk -v what="$what" -v gb="$GB" -v served=$(($(ticks) - before)) '{ printf "%-46s %6.2f s, %5.2f s of CPU (server %5.2f), %4d MiB, %.2f GB/s\n", what, $1, $2 + $3, served / 100, $4 / 1024, gb / $1 }' <(tail -n 1 "$T/time")
-}
 empty() { curl -s -X POST -o /dev/null "$AWS_ENDPOINT_URL/moto-api/reset"; "$AWS" s3 mb "s3://$1" >/dev/null; }
 for round in $(seq "$ROUNDS"); do
     empty ours
