@@ -57,18 +57,18 @@ t "which it lends" requests "$(($(find "$T/next" -type f | wc -l)))" '"POST .*mo
 t "but for the config" requests 1 '"PUT /v2/acme/lent/blobs/'
 
 # A proxy before the registry that takes no large requests.
-mkdir "$T/parts"; cp "$M/config.json" "$T/parts"; noise 3500000 >"$T/parts/w.bin"
+mkdir "$T/parts"; cp "$M/config.json" "$T/parts"; noise 3500000 >"$T/parts/w1.bin"; noise 18000000 >"$T/parts/w2.bin"
 front() {       # TIMES - such requests are refused
     mkfifo "$T/ports"; "$B/serve" "$T/front" "$T/front.log" --behind="${A##*:}" "status=413:$1@*/blobs/uploads/?*" >"$T/ports" & server=$!
     read -r P _ <"$T/ports"; rm "$T/ports"
 }
 mkdir "$T/front"
-for how in 1:1 2:5; do
+for how in 1:4 2:19; do              # of 1 MiB; of 16 MiB, which is refused, and 18 of 1 MiB
     : >"$T/front.log"; front "${how%:*}"
-    expect 0 "parts where a blob is too long for a request (${how%:*})" push --include w.bin "oci://127.0.0.1:$P/acme/parts${how%:*}:v1" "$T/parts"
+    expect 0 "parts where a blob is too long for a request (${how%:*})" push --include "w${how%:*}.bin" "oci://127.0.0.1:$P/acme/parts${how%:*}:v1" "$T/parts"
     t "so many" [ "$(grep -c 'PATCH' "$T/front.log")" = "${how#*:}" ]
     kill $server; wait $server 2>/dev/null
-    rm -rf "$T/only"; mkdir "$T/only"; cp "$T/parts/w.bin" "$T/only"
+    rm -rf "$T/only"; mkdir "$T/only"; cp "$T/parts/w${how%:*}.bin" "$T/only"
     t "of the same blob" same "acme/parts${how%:*}:v1" "$T/only"
 done
 SOURCE_DATE_EPOCH=0 push "oci://$A/acme/toy:dated" "$M" >"$T/.x" 2>&1

@@ -127,6 +127,7 @@ static int send_parts(struct oci_repo *r, const char *digest, const struct http_
     char session[HTTP_URL], next[HTTP_URL], range[80];
     int rc = begin_session(session, r, err);
 
+    *status = 0;
     part.begin = NULL;
     part.pass = NULL;
     part.sha256 = NULL;
@@ -157,8 +158,8 @@ int oci_send(struct oci_repo *r, const char *digest, const struct http_body *bod
     int rc = begin_session(session, r, err);
 
     rc = rc ? rc : end_session(r, session, digest, body, &status, err);
-    for (size_t i = 0; rc && status == 413 && i < 2; i++)
-        if (body->n > parts[1]) {       /* what stands before a registry may bound a request */
+    for (size_t i = 0; rc && status == 413 && i < sizeof parts / sizeof parts[0]; i++)
+        if (body->n > parts[i]) {       /* what stands before a registry may bound a request */
             ckpt_err_clear(err);
             rc = send_parts(r, digest, body, parts[i], &status, err);
         }
