@@ -2,10 +2,10 @@
  * cuda_runtime - in the place of CUDA's: rooms of trainer/cuda are compiled by the host's C++, and
  * their kernels run on it.
  *
- * A block's threads are fibers of one thread, the only one that may launch, blocks run one after another.  A fiber runs until a
- * barrier or a shuffle; one that not all threads reach ends the program.  Every second launch runs
- * its threads in the reverse order: what depends on their order gives other bits when it is run
- * again.  What a launch queues is done when it returns.
+ * A block's threads are fibers of one thread, the only one that may launch; blocks run one after
+ * another.  A fiber runs until a barrier or a shuffle; one that not all threads reach ends the
+ * program.  Every second launch runs its threads from the last to the first: a result that depends
+ * on their order differs between two runs.  What a launch queues is done when it returns.
  *
  * Only what those rooms use is here.  Products are not contracted into fused multiply-adds, and
  * approximate functions are exact.

@@ -449,7 +449,8 @@ static void raw_close(struct gpu *g, struct raw *r)
     g->gpu->ops->free(g->gpu, r->gpu);
 }
 
-/* Numbers of bf16, of which few lie one apart: those whose chance was a hair's breadth. */
+/* Numbers of bf16, of which few may be neighbours: where the random bits decide within an f32's
+ * own rounding. */
 static void check_bf16(struct gpu *g, const char *what, const struct raw *r)
 {
     uint16_t *got = malloc(r->bytes + 1);

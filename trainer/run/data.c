@@ -234,7 +234,7 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
     return loader_open(&d->loader, d->source, &lo, err);
 }
 
-/* Files that are named one by one are of every split: a split of these is nothing apart. */
+/* Files that are named one by one are of every split: a split of these is all of them. */
 static void warn_of_same(const struct run_data *r)
 {
     const struct settings *s = r->settings;
@@ -245,7 +245,7 @@ static void warn_of_same(const struct run_data *r)
         whole = stat(s->train[i], &st) == 0 && S_ISREG(st.st_mode);
     if (whole && s->start_idx == 0 && s->end_idx == 0 && r->session->comm->rank == 0)
         ckpt_log(CKPT_LOG_WARNING, "`eval_split %s`: %s has no splits: evaluations are of the "
-                 "records that are trained on; `train_split_ratio` keeps some apart",
+                 "records that are trained on; `train_split_ratio` keeps some for evaluation",
                  s->eval_split, s->train[0]);
 }
 

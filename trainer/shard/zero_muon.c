@@ -1,9 +1,9 @@
 /*
  * zero_muon - Muon's step of the hidden matrices, see zero.h and ops/optimizer.h.
  *
- * Each rank has the momentum of its own part of a matrix.  Matrices are dealt out in turns, one to
- * each rank: all give their parts of a direction to the rank that makes the matrix orthogonal, and
- * get all of that from it, of which they step their own part.  Neighbours in a turn have nearly one
+ * Each rank has the momentum of its own part of a matrix.  Matrices are dealt out, one to each rank
+ * at a time: all give their parts of a direction to the rank that makes the matrix orthogonal, and
+ * get all of that from it, of which they step their own part.  Those of one round have nearly one
  * size, so that no rank waits long.  A rank has its own matrix and one that passes in memory,
  * whatever the model's size is.  Every replica of a part does the same.
  */
@@ -20,7 +20,7 @@ struct dealt {
 };
 
 struct zero_muon {
-    float        *direction, *work;     /* of the largest matrix: of this rank's in a turn */
+    float        *direction, *work;     /* of the largest matrix: of this rank's in a round */
     float        *passing;              /* of another's; several ranks */
     struct dealt *matrix;               /* [n] */
     size_t        n;
@@ -147,7 +147,7 @@ static void gather(struct zero *z, size_t i, float *to)
 
 /* What a rank has made of it, to all.  GPUs may choose products of other orders of sums for one
  * shape: replicas in other groups take the first group's, so that all weights stay the same. */
-static void spread(struct zero *z, const struct op_matrix *m, int from)
+static void share(struct zero *z, const struct op_matrix *m, int from)
 {
     bool others = z->sharded && z->replicas && z->dev->discrete;
     int64_t n = m->rows * m->cols;
@@ -163,7 +163,7 @@ static void spread(struct zero *z, const struct op_matrix *m, int from)
 }
 
 /* A matrix for each rank, or for some of them. */
-static void turn(struct zero *z, const struct dealt *matrix, int n,
+static void round_of(struct zero *z, const struct dealt *matrix, int n,
                  const struct optim_state_step *s)
 {
     const struct ops *ops = z->dev->ops;
@@ -183,7 +183,7 @@ static void turn(struct zero *z, const struct dealt *matrix, int n,
     for (int k = 0; k < n; k++) {
         struct op_matrix m = matrix_of(z, matrix[k].param, k == rank, s);
 
-        spread(z, &m, k);
+        share(z, &m, k);
         ops->muon(z->dev, OP_MUON_UPDATE, &m, s->adamw);
     }
 }
@@ -194,5 +194,5 @@ void zero_muon_step(struct zero *z, const struct optim_state_step *s)
     size_t ranks = (size_t)z->flat.world_size;
 
     for (size_t at = 0; at < m->n; at += ranks)
-        turn(z, m->matrix + at, (int)(m->n - at < ranks ? m->n - at : ranks), s);
+        round_of(z, m->matrix + at, (int)(m->n - at < ranks ? m->n - at : ranks), s);
 }
