@@ -46,6 +46,22 @@ TEST(rng_normal_is_normal)
     free(x);
 }
 
+/* Threads and ranks share the work by parts, from odd elements too. */
+TEST(rng_normal_of_parts)
+{
+    enum { N = 100003, FROM = 17 };
+    float *whole = malloc(N * sizeof *whole), *part = malloc(N * sizeof *part);
+    const int64_t cut[] = {0, 1, 2, 4099, 40000, 40001, N};
+
+    assert_true(whole && part);
+    rng_normal(whole, FROM, N, 0.5f, 3, 9);
+    for (size_t i = 0; i + 1 < sizeof cut / sizeof *cut; i++)
+        rng_normal(part + cut[i], FROM + cut[i], cut[i + 1] - cut[i], 0.5f, 3, 9);
+    assert_memory_equal(whole, part, N * sizeof *whole);
+    free(whole);
+    free(part);
+}
+
 TEST(rng_uniform_stays_below_one)
 {
     double sum = 0;
