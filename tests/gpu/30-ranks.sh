@@ -1,4 +1,5 @@
 # Ranks on GPUs, one each: the gradients of all are summed over NCCL.  Two GPUs of one host.
+# PART=1: stages of every kind of run; PART=2: all else.
 . "$(dirname "$0")/../e2e/lib.sh"
 R=tools/recipes/demo
 export OMP_NUM_THREADS=4
@@ -20,7 +21,9 @@ near() { paste <(losses "$1" | tail -n "${4:-6}") <(losses "$2" | tail -n "${4:-
 state() { find "$T/$1/checkpoint-6" -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json -printf '%P\n' | sort | (cd "$T/$1/checkpoint-6" && xargs sha256sum); }
 # Every stage of every kind of run: the losses of one GPU.  Of stage 3 also the same bits again, and
 # its checkpoint goes on on one GPU.
-for how in "" "--bf16" "--bf16 --lora-rank 4 --target-modules all-linear" "--bf16 --optim adamw_8bit" "--bf16 --fp8"; do
+kinds=("" "--bf16" "--bf16 --lora-rank 4 --target-modules all-linear" "--bf16 --optim adamw_8bit" "--bf16 --fp8")
+[ "${PART:-1}" = 1 ] || kinds=()
+for how in "${kinds[@]}"; do
     bound=1e-6
     [ -z "$how" ] || bound=2e-3
     rm -rf "$T/one"
@@ -41,6 +44,7 @@ for how in "" "--bf16" "--bf16 --lora-rank 4 --target-modules all-linear" "--bf1
         }
     done
 done
+[ "${PART:-2}" = 2 ] || exit 0
 # Groups: of one GPU each, which replicate, and of two, which is none.
 rm -rf "$T"/{one,two}
 t "two GPUs shard together" train two 2 --zero-stage 3
@@ -114,7 +118,7 @@ before=$(used)
 train long 2 --max-steps 1000000 >"$T/long.out" 2>"$T/long.err" &
 run=$!
 for _ in $(seq 300); do [ -s "$T/long/metrics.jsonl" ] && break; sleep 0.1; done
-kill -KILL "$(pgrep -x ckpt-train | tail -n 1)"
+kill -KILL "$(pgrep -f "^ckpt-train .*$T/long" | tail -n 1)"
 began=$(date +%s%N)
 wait $run; status=$?
 took=$((($(date +%s%N) - began) / 1000000))
