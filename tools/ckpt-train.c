@@ -93,6 +93,9 @@ static const struct opt loop_rows[] = {
              "drop the incomplete last batch of an epoch"),
     OPT_INT("data-seed", "N", data_seed, -1, 4294967295.0,
             "random seed of the data order; -1: --seed"),
+    OPT_ENUM("excess-length-strategy", "WHAT", excess_length_strategy, "truncate drop raise",
+             "what happens to samples that are longer than --max-seq-length: they are cut, left "
+             "out, or end the run before its first step"),
     OPT_FLAG("packing", packing,
              "fill micro-batches with whole documents; attention does not cross them"),
     OPT_FLAG("loss-on-padding", loss_on_padding,

@@ -175,6 +175,9 @@ t "its evaluations have the batch of its steps" axd per_device_eval_batch_size 2
 t "it saves each epoch" axd save_strategy epoch
 t "but where it counts steps" axd save_strategy steps "save_steps: 5"
 t "and keeps four" axd save_total_limit 4
+t "it drops rows that are too long" axd excess_length_strategy drop
+t "but of texts it has a piece" is excess_length_strategy truncate --config <(sed 's/type: alpaca/type: completion/' "$T/ax.yml")
+t "or does as it says" axd excess_length_strategy raise "excess_length_strategy: raise"
 t "torchao's eight bits" is optim adamw_8bit --config <(sed "s/^optimizer:.*/optimizer: adamw_torch_8bit/" "$T/ax.yml")
 expect_says 78 "what is left undone of it says why" "tensor_parallel_size 2: ranks share data alone" ckpt-train --config <(cat "$T/ax.yml"; echo 'tensor_parallel_size: 2')
 expect_says 78 "so do preferences" "beta 0.1: supervised fine-tuning is done; preferences and rewards are not" ckpt-train --config <(cat "$T/trl.yaml"; echo 'beta: 0.1')

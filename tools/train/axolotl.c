@@ -139,6 +139,17 @@ static int eval_batch(struct opt_put *put, const char *const *value, size_t n,
                           opt_put_is_default(put) && micro ? micro : value[0], err);
 }
 
+/* Where texts are cut into pieces there, the first piece is kept here. */
+static int excess(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
+{
+    const char *type = opt_put_other(put, "datasets.*.type");
+
+    (void)n;
+    if (opt_put_is_default(put) && type && strcmp(type, "completion") == 0)
+        return 0;
+    return opt_put_option(put, "excess-length-strategy", value[0], err);
+}
+
 static int reports(struct opt_put *put, const char *const *value, size_t n,
                    struct ckpt_err *err)
 {
@@ -219,8 +230,9 @@ static const struct opt_field axolotl_fields[] = {
     OPT_DOES("save_strategy", "save-strategy", .convert = save_strategy,
              .says = "by default epoch"),
     OPT_DOES("adam_eps", "adam-epsilon"),
-    OPT_NOT_DONE("excess_length_strategy", "truncate", "longer rows are cut"),
-    OPT_NOT_DONE("min_sample_len", "", "short rows are trained on too"),
+    OPT_DOES("excess_length_strategy", "excess-length-strategy", .convert = excess,
+             .says = "by default drop, but for type completion"),
+    OPT_NOT_DONE("min_sample_len", "0 1 2", "short rows are trained on too"),
     OPT_NOT_DONE("cosine_constant_lr_ratio", "", "--lr-scheduler-kwargs has the numbers of "
                  "schedules"),
     OPT_NOT_DONE("lr_quadratic_warmup", "false", "the warmup is linear"),
@@ -370,7 +382,7 @@ static const struct opt_field_default axolotl_absent[] = {
     {"micro_batch_size", "1"}, {"sequence_len", "2048"}, {"num_epochs", "1"},
     {"logging_steps", "1"}, {"lora_r", "8"}, {"lora_alpha", "16"}, {"lr_scheduler", "cosine"},
     {"warmup_ratio", "0.03"}, {"save_strategy", "epoch"}, {"save_total_limit", "4"},
-    {"eval_batch_size", "1"},
+    {"eval_batch_size", "1"}, {"excess_length_strategy", "drop"},
 };
 
 const struct opt_dialect train_axolotl = {

@@ -57,6 +57,7 @@ struct settings {
     double       train_split_ratio;     /* 0: no cut; see trainer/data/prepare.h */
     double       val_test_split_ratio;
     const char  *data_dir, *dataset_name;
+    const char  *excess_length_strategy;/* of samples that are too long: truncate, drop, raise */
     bool         packing;               /* fill micro-batches with whole documents */
     bool         loss_on_padding;       /* samples are padded to max_seq_length, and learned so */
     const char  *padding_side;          /* auto: the tokenizer's; left, right */
