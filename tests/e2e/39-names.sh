@@ -183,6 +183,48 @@ expect_says 78 "what is left undone of it says why" "tensor_parallel_size 2: ran
 expect_says 78 "so do preferences" "beta 0.1: supervised fine-tuning is done; preferences and rewards are not" ckpt-train --config <(cat "$T/trl.yaml"; echo 'beta: 0.1')
 t "alpaca has its prompt" is completion_template '"{output}"' --config "$T/ax.yml"
 expect_says 78 "qlora is not done" "adapter qlora: lora is done" ckpt-train --config <(sed 's/^adapter: lora/adapter: qlora/' "$T/ax.yml")
+
+# -- special tokens -------------------------------------------------------------------------------
+# Demo: <unk> 0, <s> 1, </s> 2, <pad> 3.
+printf '{"eos_token_id": 2, "pad_token_id": 3, "temperature": 0.7}\n' >"$T/base/generation_config.json"
+special() { ckpt-train -q --device cpu --model "$T/base" -t "$T/train.jsonl" --max-seq-length 32 --max-steps 2 --logging-steps 1 -o "$T/$1" "${@:2}"; }
+member() { sed -nE 's/.*"'"$2"'": *("[^"]*"|\[[^]]*\]|[0-9]+).*/\1/p' "$T/$1"; }
+says_it() { [ "$(member "$@")" = "$3" ] || { member "$@"; return 1; }; }
+plain() { special plain && special same --eos_token '</s>' --pad_token '<pad>' --bos-token '<s>' --unk-token '<unk>'; }
+t "tokens that the tokenizer has" plain
+same_tokens() { for f in config.json tokenizer_config.json special_tokens_map.json generation_config.json; do cmp "$T/plain/$f" "$T/same/$f" || return; done; }
+t "change no file" same_tokens
+t "and no loss" same_losses plain same
+t "other tokens" special other --eos_token '<pad>' --pad_token '</s>'
+for f in other other/checkpoint-2; do
+    t "the tokenizer in $f ends with the token" says_it $f/tokenizer_config.json eos_token '"<pad>"'
+    t "and pads with the other" says_it $f/special_tokens_map.json pad_token '"</s>"'
+    t "config.json has the id" says_it $f/config.json eos_token_id 3
+    t "and that of the padding" says_it $f/config.json pad_token_id 2
+    t "generation ends at both" says_it $f/generation_config.json eos_token_id '[3,2]'
+done
+t "texts end with it" bash -c "! diff <(sed -n 's/.*\"loss\":\([^,]*\).*/\1/p' $T/plain/metrics.jsonl) <(sed -n 's/.*\"loss\":\([^,]*\).*/\1/p' $T/other/metrics.jsonl)"
+sed 's/"eos_token": "<\/s>"/"eos_token": "<pad>"/' "$T/base/tokenizer_config.json" >"$T/tc.json"
+cp -r "$T/base" "$T/base-other" && cp "$T/tc.json" "$T/base-other/tokenizer_config.json"
+ended() { special ended --model "$T/base-other"; }
+t "as with a tokenizer that has it" ended
+t "to the same losses" same_losses ended other
+t "a run that goes on from its checkpoint has them" ckpt-train -q --device cpu -t "$T/train.jsonl" --max-seq-length 32 --max-steps 3 --resume-from-checkpoint latest -o "$T/other"
+t "without being told again" says_it other/checkpoint-3/tokenizer_config.json eos_token '"<pad>"'
+rm "$T/base-other"/{tokenizer_config,special_tokens_map}.json
+t "a tokenizer without settings" special bare --model "$T/base-other" --eos-token '<pad>'
+t "gets a file that names the token" says_it bare/special_tokens_map.json eos_token '"<pad>"'
+t "an adapter" special adapter --lora-rank 2 --eos-token '<s>'
+t "lies beside a tokenizer with it" says_it adapter/tokenizer_config.json eos_token '"<s>"'
+expect_says 78 "a token that is not there" "--eos-token <|im_end|> is no token of the vocabulary" special x --eos-token '<|im_end|>'
+expect_says 78 "another beginning" "--bos-token </s>: the tokenizer has <s>, and texts begin as its files say" special x --bos-token '</s>'
+left_out() { ckpt-train --dry-run --device cpu --model "$T/base" -t "$T/train.jsonl" --pad-token '[PAD]' 2>"$T/said"; grep -qF "warning: --pad-token [PAD] is left out: it is no token of the vocabulary, and nothing is padded" "$T/said"; }
+t "where nothing is padded the padding may be unknown" left_out
+expect_says 78 "but not where there is" "--pad-token [PAD] is no token" special x --pad-token '[PAD]' --loss-on-padding
+printf '%s\n' 'special_tokens: {bos_token: "<s>", eos_token: "<pad>", unk_token: "<unk>"}' | cat <(grep -v 'special_tokens\|pad_token' "$T/ax.yml") - >"$T/ax3.yml"
+t "axolotl's special tokens" is eos_token '"<pad>"' --config "$T/ax3.yml"
+t "run" ckpt-train -q --device cpu --config "$T/ax3.yml" --max-steps 1 --data-dir "$T/ax3-data" -o "$T/ax3"
+t "and are saved" says_it ax3/tokenizer_config.json eos_token '"<pad>"'
 cat >"$T/acc.yaml" <<'X'
 compute_environment: LOCAL_MACHINE
 deepspeed_config: {gradient_accumulation_steps: 2, offload_optimizer_device: none, zero3_init_flag: true, zero_stage: 3}

@@ -24,6 +24,8 @@ struct settings {
     const char  *init;                  /* config.json (or its directory): fresh weights */
     bool         init_only;             /* write the fresh model to output_dir and end */
     const char  *tokenizer;             /* directory; NULL: beside the model */
+    const char  *eos_token, *pad_token; /* tokens of its vocabulary; NULL: its own */
+    const char  *bos_token, *unk_token; /* must be its own; NULL: any */
     /* adapter: LoRA by the names of PEFT's LoraConfig */
     const char  *adapter;               /* directory of one to go on from, or NULL */
     int64_t      lora_rank;             /* 0: none, but with adapter */
