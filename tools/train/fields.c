@@ -466,6 +466,9 @@ static const struct opt_field fsdp_fields[] = {
              "FULL_STATE_DICT=auto LOCAL_STATE_DICT=auto"),
     OPT_DOES("fsdp_state_dict_type", "checkpoint-format", .values = "SHARDED_STATE_DICT=dcp "
              "FULL_STATE_DICT=auto LOCAL_STATE_DICT=auto"),
+    OPT_HARMLESS("final_state_dict_type", .says = "the final model is whole"),
+    OPT_HARMLESS("cpu_offload_pin_memory"),
+    OPT_HARMLESS("mixed_precision_policy", .says = "--bf16 and --fp16"),
     OPT_NOT_DONE("xla", "false", "there are CPUs and NVIDIA's GPUs"),
     OPT_HARMLESS("xla_fsdp_settings"),
     OPT_HARMLESS("xla_fsdp_grad_ckpt"),
