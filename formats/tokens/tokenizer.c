@@ -26,7 +26,7 @@ int tokenizer_from_json(struct tokenizer **out, const json_t *root, int64_t limi
     *out = NULL;
     if (!t)
         return ckpt_nomem(err, sizeof *t);
-    t->bos = t->eos = t->pad = -1;
+    t->bos = t->eos = t->pad = t->unk = -1;
     pthread_mutex_init(&t->lock, NULL);
     rc = tokenizer_json_read(t, root, limit, err);
     if (rc) {
@@ -510,6 +510,7 @@ void tokenizer_digest(const struct tokenizer *t, unsigned char digest[16])
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 int32_t tokenizer_pad(const struct tokenizer *t) { return t->pad; }
+int32_t tokenizer_unk(const struct tokenizer *t) { return t->unk; }
 bool tokenizer_pads_left(const struct tokenizer *t) { return t->pads_left; }
 
 const struct truncation *tokenizer_truncation(const struct tokenizer *t)

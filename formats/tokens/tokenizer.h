@@ -15,6 +15,11 @@ struct tokenizer;
 /* The tokenizer that dir holds; tokenizer.json goes before other files.  Any thread may encode
  * with one tokenizer at a time per encoding. */
 int tokenizer_open_dir(struct tokenizer **out, struct ckpt_dir *dir, struct ckpt_err *err);
+/* Special tokens that stand for those which the files name; NULL: theirs. */
+struct tokenizer_special { const char *eos, *pad; };
+/* The same as if its tokenizer_config.json named these. */
+int tokenizer_open_dir_as(struct tokenizer **out, struct ckpt_dir *dir,
+                          const struct tokenizer_special *special, struct ckpt_err *err);
 /* Whether there is a file in it that tokenizer_open_dir would read. */
 bool tokenizer_in_dir(struct ckpt_dir *dir);
 /* One file; its content says which kind it is. */
@@ -58,6 +63,7 @@ const char *tokenizer_token(const struct tokenizer *t, int32_t id);     /* NULL 
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 int32_t tokenizer_pad(const struct tokenizer *t);
+int32_t tokenizer_unk(const struct tokenizer *t);
 /* Whether padding goes before a text: padding_side of tokenizer_config.json. */
 bool tokenizer_pads_left(const struct tokenizer *t);
 

@@ -105,6 +105,23 @@ static int read_config(struct opening *o, struct ckpt_err *err)
     return rc;
 }
 
+/* Name a special token as if tokenizer_config.json did. */
+static int put_special(struct opening *o, const char *key, const char *token,
+                       struct ckpt_err *err)
+{
+    struct { unsigned char before[16], key[16], token[16]; } all;
+
+    if (!token)
+        return 0;
+    if (json_object_set_new(o->config, key, json_string(token)))
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: not UTF-8", key);
+    memcpy(all.before, o->digest, sizeof all.before);
+    ckpt_xxh128(all.key, key, strlen(key));
+    ckpt_xxh128(all.token, token, strlen(token));
+    ckpt_xxh128(o->digest, &all, sizeof all);
+    return 0;
+}
+
 /* Classes of tokenizers by model_type, for models without a row in families. */
 static const struct { const char *type, *name; } class_of[] = {
     {"mt5", "T5Tokenizer"},      {"umt5", "T5Tokenizer"},      {"gemma", "GemmaTokenizer"},
@@ -347,6 +364,12 @@ static int dir_root(struct opening *o, json_t **root, struct ckpt_err *err)
 
 int tokenizer_open_dir(struct tokenizer **out, struct ckpt_dir *dir, struct ckpt_err *err)
 {
+    return tokenizer_open_dir_as(out, dir, &(struct tokenizer_special){0}, err);
+}
+
+int tokenizer_open_dir_as(struct tokenizer **out, struct ckpt_dir *dir,
+                          const struct tokenizer_special *special, struct ckpt_err *err)
+{
     struct opening o = {.dir = dir, .eos = -1};
     json_t *root = NULL;
     int rc = read_config(&o, err);
@@ -355,6 +378,10 @@ int tokenizer_open_dir(struct tokenizer **out, struct ckpt_dir *dir, struct ckpt
     o.source = ckpt_dir_path(dir);
     if (rc == 0)
         rc = read_model_config(&o, err);
+    if (rc == 0)
+        rc = put_special(&o, "eos_token", special->eos, err);
+    if (rc == 0)
+        rc = put_special(&o, "pad_token", special->pad, err);
     if (rc == 0)
         rc = dir_root(&o, &root, err);
     if (rc == 0)

@@ -202,6 +202,16 @@ static int config_token(struct tokenizer *t, int32_t *out, const json_t *root, c
     return 0;
 }
 
+/* The token for what is unknown decides nothing: the vocabulary may lack it. */
+static void config_unk(struct tokenizer *t, const json_t *root)
+{
+    const json_t *v = json_object_get(root, "unk_token");
+    const char *s = json_string_value(json_is_object(v) ? json_object_get(v, "content") : v);
+
+    if (s)
+        t->unk = tokenizer_id(t, s);
+}
+
 /* Classes that add their own start and end tokens, by add_bos_token and add_eos_token, with the
  * defaults of these. */
 static const struct { const char *name; bool bos, eos, always; } ends_of[] = {
@@ -241,6 +251,7 @@ int tokenizer_config(struct tokenizer *t, const json_t *config, bool ends,
     int rc;
 
     t->pads_left = side && strcmp(side, "left") == 0;
+    config_unk(t, config);
     if ((rc = config_token(t, &t->bos, config, "bos_token", err)) != 0 ||
         (rc = config_token(t, &t->eos, config, "eos_token", err)) != 0 ||
         (rc = config_token(t, &t->pad, config, "pad_token", err)) != 0 ||

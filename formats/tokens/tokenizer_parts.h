@@ -42,7 +42,7 @@ struct tokenizer {
     struct truncation   truncation;
     struct padding      padding;
     bool                clean_up;           /* decoded text: clean_up_tokenization_spaces */
-    int32_t             bos, eos, pad;
+    int32_t             bos, eos, pad, unk;
     bool                pads_left;          /* padding_side */
     unsigned char       digest[16];
     pthread_mutex_t     lock;               /* of idle */

@@ -79,6 +79,9 @@ t "other names for columns" train_rows named "$F/rows.jsonl" --field-mapping '{"
 sed 's/"instruction"/"prompt"/;s/"output"/"completion"/' "$F/rows.jsonl" > "$T/named.jsonl"
 t "the same names in the file" train_rows renamed "$T/named.jsonl"
 t "E2 mapped columns give the losses of renamed ones" same_losses named renamed
+printf 'field_mapping:\n  prompt: instruction\n  completion: output\n' > "$T/columns.yaml"
+t "other names as a mapping of a run file" train_rows named-file "$F/rows.jsonl" --config "$T/columns.yaml"
+t "which is the same" same_losses named named-file
 expect 65 "a column that is not there" train_rows x "$F/rows.jsonl" --field-mapping '{"prompt": "nothing"}'
 t "a missing column is named" says 'record 1: no column "nothing" for field "prompt"'
 t "samples that lose their beginning" train_rows left "$F/rows.jsonl" --max-seq-length 16 --truncation-side left
@@ -115,6 +118,21 @@ t "scores of columns with other names" agree "$T/named.jsonl" "$F/rows.jsonl" --
 expect 65 "a bad row in evaluation" ckpt-eval -q --eval-file "$T/spoilt.jsonl" "$T/flat/checkpoint-2"
 t "ckpt-eval names a bad row" says 'spoilt.jsonl: record 3:'
 t "ckpt-eval skips a bad row with --skip-bad-rows" agree "$T/first.jsonl" "$T/spoilt.jsonl" --skip-bad-rows 1
+# Records that are too long.
+long() { # LENGTH WHAT [option ...]
+    ckpt-train --device cpu --model "$T/base" -t "$F/rows.jsonl" --max-seq-length "$1" --excess-length-strategy "$2" --max-steps 2 --per-device-train-batch-size 4 \
+        --logging-steps 1 --overwrite-output-dir -o "$T/long-$2" "${@:3}"
+}
+longer=$(long 40 truncate -q --json --dry-run | sed -nE 's/.*"truncated_share": ?([0-9.e-]+).*/\1/p' | awk '{ printf "%d", $1 * 30 + 0.5 }')
+t "some records are too long" [ "$longer" -gt 0 -a "$longer" -lt 30 ]
+planned() { long 40 drop --dry-run --json 2>"$T/said" | grep -qE "\"rows_dropped\": ?$longer\b" && grep -q "data: .* rows ($longer longer ones are dropped)" "$T/said"; }
+t "a plan without them" planned
+expect 0 "a run without them, on two ranks" long 40 drop --nproc 2
+t "says once how many they are" [ "$(grep -c "$longer of 30 records to train on are dropped: they have more tokens than --max-seq-length 40" "$T/.err")" = 1 ]
+expect_says 65 "none is left" "all 30 records have more tokens than --max-seq-length 4, and are dropped" long 4 drop -q
+expect_says 65 "a record that is too long" "more tokens than --max-seq-length 40" long 40 raise -q
+t "names the ways out" says "hint: --excess-length-strategy drop leaves such records out, truncate cuts them"
+expect 0 "none is too long" long 512 raise -q
 # Samples that were kept are those of the records.
 for i in $(seq 40); do cat "$F/rows.jsonl"; done > "$T/many.jsonl"
 keep() { train_rows "$1" "$T/many.jsonl" --max-seq-length 64 --data-cache "$2" "${@:3}"; }

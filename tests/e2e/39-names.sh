@@ -123,6 +123,10 @@ eval_steps: 5
 X
 t "LLaMA-Factory's file runs" bash -c "cd '$T' && ckpt-train -q --device cpu --config '$T/lf.yaml' --max-steps 2"
 t "a template makes chats of instructions" is chat_prompts true --config <(sed 's/^template: empty/template: qwen3/' "$T/lf.yaml")
+t "pre-training is packed" is packing true --config <(sed 's/^stage: sft/stage: pt/' "$T/lf.yaml")
+t "but where it says not" is packing false --config <(sed 's/^stage: sft/stage: pt\npacking: false/' "$T/lf.yaml")
+t "and instructions are not" is packing false --config "$T/lf.yaml"
+t "its words for what is refused by name, images and inference" shown --config <(cat "$T/lf.yaml"; printf '%s\n' 'image_max_pixels: 262144' 'pref_loss: sigmoid' 'galore_rank: 8' 'export_dir: x' 'infer_backend: huggingface')
 t "alpha is twice the rank" is lora_alpha 4 --config "$T/lf.yaml"
 t "columns of dataset_info.json" is field_mapping '"{\"instruction\": \"title\"}"' --config <(sed 's/^dataset: a/dataset: b/' "$T/lf.yaml")
 t "a data set of the Hub" is train_file '["hf://datasets/o/n"]' --config <(sed 's/^dataset: a/dataset: hub/' "$T/lf.yaml")
@@ -175,11 +179,68 @@ t "its evaluations have the batch of its steps" axd per_device_eval_batch_size 2
 t "it saves each epoch" axd save_strategy epoch
 t "but where it counts steps" axd save_strategy steps "save_steps: 5"
 t "and keeps four" axd save_total_limit 4
+t "it drops rows that are too long" axd excess_length_strategy drop
+t "but of texts it has a piece" is excess_length_strategy truncate --config <(sed 's/type: alpaca/type: completion/' "$T/ax.yml")
+t "or does as it says" axd excess_length_strategy raise "excess_length_strategy: raise"
+printf '%s\n' 'fsdp_version: 2' 'fsdp_config: {offload_params: false, state_dict_type: FULL_STATE_DICT, auto_wrap_policy: TRANSFORMER_BASED_WRAP, reshard_after_forward: true}' | cat "$T/ax.yml" - >"$T/ax-fsdp.yml"
+t "its FSDP of version 2 shards" is fsdp full_shard --config "$T/ax-fsdp.yml"
+t "and runs, on two ranks" ckpt-train -q --device cpu --nproc 2 --config "$T/ax-fsdp.yml" --no-packing --max-steps 1 --data-dir "$T/ax-data" -o "$T/ax-fsdp"
+pretraining() { printf '%s\n' "base_model: $T/base" 'sequence_len: 32' 'micro_batch_size: 1' 'max_steps: 2' "output_dir: $T/ax-pt" "$@" >"$T/ax-pt.yml"; }
+printf '{"text": "a horse is an animal"}\n{"text": "a cart is drawn by a horse"}\n' >"$T/texts.jsonl"
+pretraining 'pretraining_dataset:' "  - path: $T/texts.jsonl" '    type: pretrain'
+t "its data of pre-training" ckpt-train -q --device cpu --config "$T/ax-pt.yml"
+t "is cut" is excess_length_strategy truncate --config "$T/ax-pt.yml"
+pretraining "pretraining_dataset: $T/texts.jsonl"
+t "by its path alone" is train_file "[$T/texts.jsonl]" --config "$T/ax-pt.yml"
+pretraining "datasets: [{path: $T/train.jsonl, type: alpaca}]" 'adapter: lora' 'lora_rank_pattern: {query_key_value: 4}' 'is_qwen_derived_model: true' 'gpu_memory_limit: 20GiB'
+t "ranks of modules in its words" is rank_pattern '["query_key_value=4"]' --config "$T/ax-pt.yml"
 t "torchao's eight bits" is optim adamw_8bit --config <(sed "s/^optimizer:.*/optimizer: adamw_torch_8bit/" "$T/ax.yml")
 expect_says 78 "what is left undone of it says why" "tensor_parallel_size 2: ranks share data alone" ckpt-train --config <(cat "$T/ax.yml"; echo 'tensor_parallel_size: 2')
 expect_says 78 "so do preferences" "beta 0.1: supervised fine-tuning is done; preferences and rewards are not" ckpt-train --config <(cat "$T/trl.yaml"; echo 'beta: 0.1')
 t "alpaca has its prompt" is completion_template '"{output}"' --config "$T/ax.yml"
 expect_says 78 "qlora is not done" "adapter qlora: lora is done" ckpt-train --config <(sed 's/^adapter: lora/adapter: qlora/' "$T/ax.yml")
+
+# -- special tokens -------------------------------------------------------------------------------
+# Demo: <unk> 0, <s> 1, </s> 2, <pad> 3.
+printf '{"eos_token_id": 2, "pad_token_id": 3, "temperature": 0.7}\n' >"$T/base/generation_config.json"
+special() { ckpt-train -q --device cpu --model "$T/base" -t "$T/train.jsonl" --max-seq-length 32 --max-steps 2 --logging-steps 1 -o "$T/$1" "${@:2}"; }
+member() { sed -nE 's/.*"'"$2"'": *("[^"]*"|\[[^]]*\]|[0-9]+).*/\1/p' "$T/$1"; }
+says_it() { [ "$(member "$@")" = "$3" ] || { member "$@"; return 1; }; }
+plain() { special plain && special same --eos_token '</s>' --pad_token '<pad>' --bos-token '<s>' --unk-token '<unk>'; }
+t "tokens that the tokenizer has" plain
+same_tokens() { for f in config.json tokenizer_config.json special_tokens_map.json generation_config.json; do cmp "$T/plain/$f" "$T/same/$f" || return; done; }
+t "change no file" same_tokens
+t "and no loss" same_losses plain same
+t "other tokens" special other --eos_token '<pad>' --pad_token '</s>'
+for f in other other/checkpoint-2; do
+    t "the tokenizer in $f ends with the token" says_it $f/tokenizer_config.json eos_token '"<pad>"'
+    t "and pads with the other" says_it $f/special_tokens_map.json pad_token '"</s>"'
+    t "config.json has the id" says_it $f/config.json eos_token_id 3
+    t "and that of the padding" says_it $f/config.json pad_token_id 2
+    t "generation ends at both" says_it $f/generation_config.json eos_token_id '[3,2]'
+done
+t "texts end with it" bash -c "! diff <(sed -n 's/.*\"loss\":\([^,]*\).*/\1/p' $T/plain/metrics.jsonl) <(sed -n 's/.*\"loss\":\([^,]*\).*/\1/p' $T/other/metrics.jsonl)"
+sed 's/"eos_token": "<\/s>"/"eos_token": "<pad>"/' "$T/base/tokenizer_config.json" >"$T/tc.json"
+cp -r "$T/base" "$T/base-other" && cp "$T/tc.json" "$T/base-other/tokenizer_config.json"
+ended() { special ended --model "$T/base-other"; }
+t "as with a tokenizer that has it" ended
+t "to the same losses" same_losses ended other
+t "a run that goes on from its checkpoint has them" ckpt-train -q --device cpu -t "$T/train.jsonl" --max-seq-length 32 --max-steps 3 --resume-from-checkpoint latest -o "$T/other"
+t "without being told again" says_it other/checkpoint-3/tokenizer_config.json eos_token '"<pad>"'
+rm "$T/base-other"/{tokenizer_config,special_tokens_map}.json
+t "a tokenizer without settings" special bare --model "$T/base-other" --eos-token '<pad>'
+t "gets a file that names the token" says_it bare/special_tokens_map.json eos_token '"<pad>"'
+t "an adapter" special adapter --lora-rank 2 --eos-token '<s>'
+t "lies beside a tokenizer with it" says_it adapter/tokenizer_config.json eos_token '"<s>"'
+expect_says 78 "a token that is not there" "--eos-token <|im_end|> is no token of the vocabulary" special x --eos-token '<|im_end|>'
+expect_says 78 "another beginning" "--bos-token </s>: the tokenizer has <s>, and texts begin as its files say" special x --bos-token '</s>'
+left_out() { ckpt-train --dry-run --device cpu --model "$T/base" -t "$T/train.jsonl" --pad-token '[PAD]' 2>"$T/said"; grep -qF "warning: --pad-token [PAD] is left out: it is no token of the vocabulary, and nothing is padded" "$T/said"; }
+t "where nothing is padded the padding may be unknown" left_out
+expect_says 78 "but not where there is" "--pad-token [PAD] is no token" special x --pad-token '[PAD]' --loss-on-padding
+printf '%s\n' 'special_tokens: {bos_token: "<s>", eos_token: "<pad>", unk_token: "<unk>"}' | cat <(grep -v 'special_tokens\|pad_token' "$T/ax.yml") - >"$T/ax3.yml"
+t "axolotl's special tokens" is eos_token '"<pad>"' --config "$T/ax3.yml"
+t "run" ckpt-train -q --device cpu --config "$T/ax3.yml" --max-steps 1 --data-dir "$T/ax3-data" -o "$T/ax3"
+t "and are saved" says_it ax3/tokenizer_config.json eos_token '"<pad>"'
 cat >"$T/acc.yaml" <<'X'
 compute_environment: LOCAL_MACHINE
 deepspeed_config: {gradient_accumulation_steps: 2, offload_optimizer_device: none, zero3_init_flag: true, zero_stage: 3}
@@ -193,6 +254,11 @@ num_processes: 2
 tpu_env: []
 X
 t "accelerate's file beside another" ckpt-train -q --device cpu --config "$T/acc.yaml" --config <(printf 'model: %s\ntrain_file: %s\nmax_seq_length: 32\nmax_steps: 2\noutput_dir: %s\n' "$T/base" "$T/train.jsonl" "$T/acc-run")
+sed 's/^distributed_type.*/distributed_type: FSDP/; s/^deepspeed_config.*/fsdp_config: {fsdp_version: 2, fsdp_reshard_after_forward: true, fsdp_state_dict_type: FULL_STATE_DICT}/' "$T/acc.yaml" >"$T/acc2.yaml"
+t "its FSDP of version 2 shards" is fsdp full_shard --config "$T/acc2.yaml"
+sed 's/fsdp_version: 2, fsdp_reshard_after_forward: true/fsdp_sharding_strategy: SHARD_GRAD_OP/' "$T/acc2.yaml" >"$T/acc1.yaml"
+t "of version 1 as its strategy says" is fsdp shard_grad_op --config "$T/acc1.yaml"
+expect_says 78 "other ways to share are refused" "distributed_type MEGATRON_LM: GPUs and CPUs share data" ckpt-train --config <(sed 's/DEEPSPEED/MEGATRON_LM/' "$T/acc.yaml")
 t "shards of two ranks" bash -c "ls $T/acc-run/checkpoint-2/global_step2/*rank_1* >/dev/null"
 expect_says 78 "an unknown key has the nearest name" "hint: did you mean lora_target?" ckpt-train --config <(sed 's/^lora_target:/lora_tarjet:/' "$T/lf.yaml")
 printf 'seed: 1\n' >"$T/1.yaml"; printf 'seed: 2\n' >"$T/2.yaml"

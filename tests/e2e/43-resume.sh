@@ -70,6 +70,30 @@ for how in "sgd --optim sgd --optim-args momentum=0.9" "lion --optim lion_32bit"
     expect_says 65 "$1 is not AdamW's" "" go no "${hf[@]}" --optim adamw_torch --optim-args ""
 done
 
+# -- what is other than in the saved run -----------------------------------------------------------
+t "a run to go on from" run was --warmup-steps 1
+# told WANT OPTION... - a run that goes on from its second step with these options warns of WANT alone.
+told() {
+    local want=$1; shift
+    rm -rf "$T/is" && rewind was is
+    SAY= run is --warmup-steps 1 "$@" --resume-from-checkpoint auto >"$T/.out" 2>"$T/.err" || { cat "$T/.err"; return 1; }
+    sed -n 's/^ckpt-train: warning: .*checkpoint-2: changed from here on: //p' "$T/.err" | tr '\n' ';' >"$T/a"
+    [ "$(cat "$T/a")" = "$want" ] && [ "$(grep -c warning: "$T/.err")" = "$(grep -o ';' "$T/a" | wc -l)" ] || { cat "$T/.err"; return 1; }
+}
+t "nothing" told ""
+t "another schedule is told" told "--lr-scheduler-type linear -> cosine;" --lr-scheduler-type cosine
+t "another length of the run" told "--max-steps 4 -> 8;" --max-steps 8
+t "another warmup" told "--warmup-steps 1 -> 3;" --warmup-steps 3
+t "the same, told otherwise" told "" --warmup-steps 0 --warmup-ratio 0.25
+t "each of several in a line of its own" told "--weight-decay 0 -> 0.1;--adam-beta2 0.999 -> 0.95;--max-grad-norm 1 -> 0;" --weight-decay 0.1 --adam-beta2 0.95 --max-grad-norm 0
+t "another batch" told "--train-batch-size 2 -> 4;" --per-device-train-batch-size 4
+t "but not the same of two ranks" told "" --nproc 2 --per-device-train-batch-size 1
+t "what changes no update" told "" --logging-steps 2 --save-steps 4 --save-total-limit 3 --threads 2
+t "a constant rate" run was --lr-scheduler-type constant --overwrite-output-dir
+t "has no length" told "" --lr-scheduler-type constant --max-steps 8 --warmup-steps 0
+rm "$T/was/checkpoint-2/training_args.bin"
+t "without arguments there is nothing to compare" told "" --lr-scheduler-type constant --weight-decay 0.1
+
 # -- the next slice of the data, more epochs ------------------------------------------------------------
 # epochs RUN - step:epoch of each logged step.
 epochs() { sed -n 's/.*"epoch":\([0-9.]*\),.*"loss".*"step":\([0-9]*\).*/\2:\1/p' "$T/$1/metrics.jsonl" | tr '\n' ' '; }

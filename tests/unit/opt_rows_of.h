@@ -12,9 +12,9 @@ struct values {
     int64_t         steps, any, width;
     double          rate;
     uint64_t        size;
-    const char     *name, *path, *color;
+    const char     *name, *path, *color, *columns, *numbers;
     char            comma;
-    struct opt_list item;
+    struct opt_list item, pair;
 };
 
 #define OPT_VALUES struct values
@@ -32,6 +32,9 @@ static const struct opt value_rows[] = {
     OPT_CHAR("comma", comma, "byte between values", .absent = "a comma"),
     OPT_INT("width", "N", width, 0, 9, "width", .choices = "any full"),
     OPT_LIST("item", "X", item, "items", .letter = 'i'),
+    OPT_LIST("pair", "NAME=N", pair, "pairs"),
+    OPT_TEXT("columns", "JSON", columns, "an object"),
+    OPT_TEXT("numbers", "K=V,...", numbers, "numbers"),
 };
 #undef OPT_VALUES
 

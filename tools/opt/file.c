@@ -7,6 +7,7 @@
 #include <yaml.h>
 
 #include "formats/container/yaml_limits.h"
+#include "libckpt/base/json.h"
 #include "libckpt/err.h"
 #include "libckpt/file.h"
 #include "tools/opt/rows.h"
@@ -84,8 +85,9 @@ static int values_of(struct reader *r, struct opt_entry *e, const yaml_node_t *v
     return rc;
 }
 
-/* The members of a mapping of plain values, "key=value". */
-static int pairs_of(struct reader *r, struct opt_entry *e, const yaml_node_t *v)
+/* The members of a mapping of plain values, "key=value"; joined by commas where one text is
+ * wanted. */
+static int pairs_of(struct reader *r, struct opt_entry *e, const yaml_node_t *v, bool joined)
 {
     size_t n = length(v);
     const char **value = ckpt_arena_alloc(r->t->arena, n + 1, sizeof *value);
@@ -95,16 +97,53 @@ static int pairs_of(struct reader *r, struct opt_entry *e, const yaml_node_t *v)
         return ckpt_nomem(r->err, n * sizeof *value);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const yaml_node_pair_t *p = &v->data.mapping.pairs.start[i];
-        const char *a, *b;
+        const char *a, *b, *before = joined && i ? value[0] : "";
 
         rc = text_of(r, yaml_document_get_node(&r->doc, p->key), &a);
         if (rc == 0)
             rc = text_of(r, yaml_document_get_node(&r->doc, p->value), &b);
-        if (rc == 0 && !(value[i] = ckpt_arena_printf(r->t->arena, "%s=%s", a, b)))
+        if (rc == 0 && !(value[joined ? 0 : i] = ckpt_arena_printf(
+                             r->t->arena, "%s%s%s=%s", before, *before ? "," : "", a, b)))
             rc = ckpt_nomem(r->err, strlen(a) + strlen(b));
     }
     e->value = value;
-    e->n = n;
+    e->n = joined && n ? 1 : n;
+    return rc;
+}
+
+/* The members of a mapping of plain values as one text, a JSON object of strings. */
+static int object_of(struct reader *r, struct opt_entry *e, const yaml_node_t *v)
+{
+    const char **value = ckpt_arena_alloc(r->t->arena, 1, sizeof *value);
+    struct ckpt_buf b;
+    int rc = 0;
+
+    if (!value)
+        return ckpt_nomem(r->err, sizeof *value);
+    ckpt_buf_init(&b, MAX_BYTES);
+    ckpt_buf_put_u8(&b, '{');
+    for (size_t i = 0; rc == 0 && i < length(v); i++) {
+        const yaml_node_pair_t *p = &v->data.mapping.pairs.start[i];
+        const char *key, *text;
+
+        rc = text_of(r, yaml_document_get_node(&r->doc, p->key), &key);
+        if (rc == 0)
+            rc = text_of(r, yaml_document_get_node(&r->doc, p->value), &text);
+        if (rc)
+            break;
+        ckpt_buf_put_str(&b, i ? ", " : "");
+        ckpt_json_put_string(&b, key, strlen(key));
+        ckpt_buf_put_str(&b, ": ");
+        ckpt_json_put_string(&b, text, strlen(text));
+    }
+    ckpt_buf_put_u8(&b, '}');
+    if (rc == 0)
+        *value = ckpt_buf_ok(&b) ? ckpt_arena_strndup(r->t->arena, ckpt_buf_str(&b), b.len) : NULL;
+    if (rc == 0 && !*value)
+        rc = ckpt_nomem(r->err, b.len);
+    ckpt_buf_release(&b);
+    e->value = value;
+    e->n = 1;
     return rc;
 }
 
@@ -182,7 +221,7 @@ static int enter(struct reader *r, struct opt_input *in, const char *name, const
 }
 
 /* A value that has members: they are entered where there are names for them; an option may take
- * them as pairs; else they stand as one value, to be passed over or refused. */
+ * them as pairs, or as JSON; else they stand as one value, to be passed over or refused. */
 static int nested(struct reader *r, struct opt_input *in, struct opt_entry *e,
                   const yaml_node_t *v, int depth)
 {
@@ -190,7 +229,8 @@ static int nested(struct reader *r, struct opt_input *in, struct opt_entry *e,
     const struct opt_field *f = opt_field_of(r->t, in, e->name, n);
     const struct opt_slot *s = opt_find(r->t, f && f->option ? f->option : e->name,
                                         f && f->option ? strlen(f->option) : n);
-    bool pairs = s && s->row->arg && strchr(s->row->arg, '=') && v->type == YAML_MAPPING_NODE;
+    bool map = s && s->row->arg && v->type == YAML_MAPPING_NODE;
+    bool pairs = map && strchr(s->row->arg, '=');
     static const char *const shown[] = {"{...}"};
 
     if (f && f->inner) {
@@ -199,9 +239,14 @@ static int nested(struct reader *r, struct opt_input *in, struct opt_entry *e,
         return inner ? enter(r, inner, "", v, depth) : CKPT_ENOMEM;
     }
     if (pairs && (!f || f->state == OPT_STATE_DOES)) {
-        int rc = pairs_of(r, e, v);
+        int rc = pairs_of(r, e, v, s->row->kind != OPT_KIND_LIST);
 
         e->mapping = true;
+        return rc ? rc : add(r, in, e);
+    }
+    if (map && strcmp(s->row->arg, "JSON") == 0 && (!f || f->state == OPT_STATE_DOES)) {
+        int rc = object_of(r, e, v);
+
         return rc ? rc : add(r, in, e);
     }
     if (opt_dialect_nests(in->dialect, e->name, n))

@@ -290,9 +290,16 @@ static int refuse(struct opt_put *p, const struct opt_field *f, struct ckpt_err 
     return 0;
 }
 
+/* Whether an option's value is made of pairs. */
+static bool takes_pairs(const struct opt_slot *s)
+{
+    return s && s->row->arg && strchr(s->row->arg, '=');
+}
+
 static int set_field(struct opt_put *p, const struct opt_field *f, struct ckpt_err *err)
 {
     const struct opt_entry *e = p->entry;
+    const struct opt_slot *s = f->option ? opt_find(p->t, f->option, strlen(f->option)) : NULL;
     int rc = 0;
 
     if (f->convert)
@@ -310,7 +317,7 @@ static int set_field(struct opt_put *p, const struct opt_field *f, struct ckpt_e
 
         if (!ours && !nothing)
             return CKPT_ENOMEM;
-        if (!nothing && e->mapping)
+        if (!nothing && e->mapping && !takes_pairs(s))
             return opt_put_refuse(p, err, "%s: a plain value is wanted here", e->name);
         if (!nothing)
             rc = opt_put_option(p, f->option, ours, err);
@@ -369,7 +376,7 @@ int opt_take(struct opt_table *t, struct opt_input *in, const struct opt_entry *
         return set_field(&put, f, err);
     if (e->n > 1 && s->row->kind != OPT_KIND_LIST)
         return opt_put_refuse(&put, err, "a plain value is wanted here");
-    if (e->mapping && !(s->row->arg && strchr(s->row->arg, '=')))
+    if (e->mapping && !takes_pairs(s))
         return opt_put_refuse(&put, err, "a plain value is wanted here");
     for (size_t i = 0; rc == 0 && i < e->n; i++)
         rc = opt_put_option(&put, s->row->name, e->value[i], err);

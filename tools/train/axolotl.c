@@ -1,6 +1,6 @@
 /* train/axolotl - the config files of axolotl; see train/names.h.
  *
- * Source: axolotl 0.13 to 0.16, its schemas (utils/schemas), their defaults where a file lacks a
+ * Source: axolotl 0.13 to 0.19, its schemas (utils/schemas), their defaults where a file lacks a
  * name (core/builders/base.py), and the names in its examples.  Names that the table lacks are
  * transformers'. */
 #include <stdlib.h>
@@ -139,6 +139,32 @@ static int eval_batch(struct opt_put *put, const char *const *value, size_t n,
                           opt_put_is_default(put) && micro ? micro : value[0], err);
 }
 
+/* Where texts are cut into pieces there, the first piece is kept here. */
+static int excess(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
+{
+    const char *type = opt_put_other(put, "datasets.*.type");
+    bool pieces = (type && strcmp(type, "completion") == 0) ||
+                  opt_put_other(put, "pretraining_dataset") ||
+                  opt_put_other(put, "pretraining_dataset.*.path");
+
+    (void)n;
+    if (opt_put_is_default(put) && pieces)
+        return 0;
+    return opt_put_option(put, "excess-length-strategy", value[0], err);
+}
+
+/* With version 2 it is fsdp_config alone that asks for shards. */
+static int shards(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
+{
+    (void)n;
+    if (strcmp(value[0], "1") == 0)
+        return 0;
+    return strcmp(value[0], "2") == 0
+               ? opt_put_default(put, "fsdp", "full_shard", err)
+               : opt_put_refuse(put, err, "fsdp_version %s: files of versions 1 and 2 are read",
+                                value[0]);
+}
+
 static int reports(struct opt_put *put, const char *const *value, size_t n,
                    struct ckpt_err *err)
 {
@@ -154,6 +180,7 @@ static const char quantised[] = "weights are trained over as they are stored";
 static const char vocabulary[] = "the vocabulary stays";
 static const char other_loss[] = "the loss is the cross-entropy";
 static const char other_lora[] = "this kind of LoRA is not done";
+static const char layers[] = "--target-modules takes a pattern, which may name layers";
 static const char reporting[] = "--report-to has tensorboard, wandb and csv";
 
 static const struct opt_field axolotl_fields[] = {
@@ -219,8 +246,9 @@ static const struct opt_field axolotl_fields[] = {
     OPT_DOES("save_strategy", "save-strategy", .convert = save_strategy,
              .says = "by default epoch"),
     OPT_DOES("adam_eps", "adam-epsilon"),
-    OPT_NOT_DONE("excess_length_strategy", "truncate", "longer rows are cut"),
-    OPT_NOT_DONE("min_sample_len", "", "short rows are trained on too"),
+    OPT_DOES("excess_length_strategy", "excess-length-strategy", .convert = excess,
+             .says = "by default drop, but for texts"),
+    OPT_NOT_DONE("min_sample_len", "0 1 2", "short rows are trained on too"),
     OPT_NOT_DONE("cosine_constant_lr_ratio", "", "--lr-scheduler-kwargs has the numbers of "
                  "schedules"),
     OPT_NOT_DONE("lr_quadratic_warmup", "false", "the warmup is linear"),
@@ -248,6 +276,7 @@ static const struct opt_field axolotl_fields[] = {
     OPT_DOES("early_stopping_patience", "early-stopping-patience"),
     OPT_HARMLESS("eval_table_size"),
     OPT_HARMLESS("eval_max_new_tokens"),
+    OPT_HARMLESS("eval_table_max_new_tokens"),
     OPT_DOES("wandb_project", "report-to", .convert = wandb_project,
              .says = "wandb; WANDB_PROJECT names the project"),
     OPT_HARMLESS("wandb_entity"),
@@ -255,11 +284,12 @@ static const struct opt_field axolotl_fields[] = {
     OPT_DOES("wandb_name", "run-name"),
     OPT_HARMLESS("wandb_run_id"),
     OPT_HARMLESS("wandb_log_model"),
-    OPT_NOT_DONE("special_tokens", "", "the tokenizer has them"),
-    OPT_HARMLESS("special_tokens.pad_token", .says = "there is no padding"),
-    OPT_NOT_DONE("special_tokens.bos_token", "", "the tokenizer has it"),
-    OPT_NOT_DONE("special_tokens.eos_token", "", "the tokenizer has it"),
-    OPT_NOT_DONE("special_tokens.unk_token", "", "the tokenizer has it"),
+    OPT_NOT_DONE("special_tokens", "", "a mapping is wanted"),
+    OPT_DOES("special_tokens.eos_token", "eos-token"),
+    OPT_DOES("special_tokens.pad_token", "pad-token"),
+    OPT_DOES("special_tokens.bos_token", "bos-token"),
+    OPT_DOES("special_tokens.unk_token", "unk-token"),
+    OPT_NOT_DONE("special_tokens.additional_special_tokens", "", vocabulary),
     OPT_NOT_DONE("tokens", "", vocabulary),
     OPT_NOT_DONE("unfrozen_parameters", "", "all weights are trained, or an adapter"),
     OPT_NOT_DONE("rl", "", supervised),
@@ -271,7 +301,7 @@ static const struct opt_field axolotl_fields[] = {
     OPT_HARMLESS("debug"),
     OPT_HARMLESS("axolotl_config_path"),
     /* how it computes and loads */
-    OPT_HARMLESS("fsdp_version", .says = "files of versions 1 and 2 are read"),
+    OPT_DOES("fsdp_version", "fsdp", .convert = shards, .says = "2: full_shard"),
     OPT_HARMLESS("use_kernels"),
     OPT_HARMLESS("experts_implementation"),
     OPT_HARMLESS("use_scattermoe"),
@@ -311,11 +341,155 @@ static const struct opt_field axolotl_fields[] = {
     OPT_HARMLESS("datasets.*.template_thinking_key"),
     OPT_NOT_DONE("datasets.*.drop_system_message", "false", "whole chats are rendered"),
     OPT_NOT_DONE("test_datasets", "", "--eval-file has the data of evaluations"),
-    OPT_NOT_DONE("pretraining_dataset", "", "datasets with type completion do the same"),
+    OPT_DOES("pretraining_dataset", "train-file", .convert = train_names_data,
+             .says = "a path, or a data set of the Hub"),
+    OPT_DOES("pretraining_dataset.*.path", "train-file", .convert = train_names_data,
+             .says = "a path, or a data set of the Hub"),
+    OPT_DOES("pretraining_dataset.*.data_files", "train-file"),
+    OPT_DOES("pretraining_dataset.*.name", "dataset-config"),
+    OPT_DOES("pretraining_dataset.*.split", "train-split"),
+    OPT_DOES("pretraining_dataset.*.text_column", "text-field"),
+    OPT_HARMLESS("pretraining_dataset.*.type"),
+    OPT_HARMLESS("pretraining_dataset.*.trust_remote_code"),
+    OPT_NOT_DONE("pretraining_dataset.*.skip", "0", "--start-idx leaves out the first rows"),
     OPT_NOT_DONE("push_dataset_to_hub", "", "ckpt-push publishes"),
     OPT_NOT_DONE("model_config", "", "config.json has it"),
     OPT_NOT_DONE("revision_of_model", "", "write it after the name: hf://owner/name@revision"),
     OPT_NOT_DONE("reinit_weights", "false", "--init does that"),
+    /* as PEFT's and other names */
+    OPT_DOES("lora_rank_pattern", "rank-pattern", .when = "adapter"),
+    OPT_DOES("lora_alpha_pattern", "alpha-pattern", .when = "adapter"),
+    OPT_DOES("peft_init_lora_weights", "init-lora-weights", .when = "adapter"),
+    OPT_DOES("peft_trainable_token_indices", "trainable-token-indices", .when = "adapter"),
+    OPT_NOT_DONE("peft_layers_to_transform", "", layers),
+    OPT_NOT_DONE("peft_layers_pattern", "", layers),
+    OPT_NOT_DONE("peft_layer_replication", "", "layers are not repeated"),
+    OPT_NOT_DONE("peft_ensure_weight_tying", "false",
+                 "tied weights stay tied where they are trained"),
+    OPT_DOES("noisy_embedding_alpha", "neftune-noise-alpha"),
+    OPT_DOES("dataset_shard_num", "num-shards"),
+    OPT_DOES("dataset_shard_idx", "shard-index"),
+    OPT_DOES("datasets.*.shards", "num-shards"),
+    OPT_DOES("datasets.*.shards_idx", "shard-index"),
+    OPT_HARMLESS("datasets.*.trust_remote_code", .says = "no code of a data set is ever run"),
+    OPT_HARMLESS("datasets.*.preprocess_shards"),
+    OPT_HARMLESS("datasets.*.conversation", .says = "chats have the model's own template"),
+    OPT_NOT_DONE("datasets.*.revision", "main", "write it after the name: "
+                 "hf://datasets/owner/name@revision"),
+    OPT_NOT_DONE("datasets.*.train_on_eot", "turn all last", "ends of turns are learnt"),
+    OPT_NOT_DONE("datasets.*.field_tools", "tools", "--field-mapping names columns"),
+    OPT_NOT_DONE("datasets.*.field_human", "", "--field-mapping names columns"),
+    OPT_NOT_DONE("datasets.*.field_model", "", "--field-mapping names columns"),
+    OPT_NOT_DONE("datasets.*.message_field_training", "", "the assistant's turns are learnt"),
+    OPT_NOT_DONE("datasets.*.message_field_training_detail", "",
+                 "the assistant's turns are learnt"),
+    OPT_NOT_DONE("datasets.*.split_thinking", "false", "the chat template takes it"),
+    OPT_NOT_DONE("datasets.*.input_transform", "", "rows are taken as they are"),
+    OPT_NOT_DONE("datasets.*.input_format", "", "--prompt-template makes prompts"),
+    OPT_NOT_DONE("datasets.*.logprobs_field", "", other_loss),
+    OPT_NOT_DONE("datasets.*.temperature", "", other_loss),
+    OPT_NOT_DONE("chat_template_jinja", "", "--chat-template takes a file"),
+    OPT_NOT_DONE("chat_template_kwargs", "", "the chat template has its defaults"),
+    OPT_NOT_DONE("default_system_message", "", "the chat template has it"),
+    OPT_NOT_DONE("added_tokens_overrides", "", vocabulary),
+    OPT_NOT_DONE("fix_untrained_tokens", "false", "rows of the embedding stay as they are loaded"),
+    OPT_NOT_DONE("overrides_of_model_config", "", "config.json has it"),
+    OPT_HARMLESS("overrides_of_model_kwargs"),
+    OPT_NOT_DONE("eval_sequence_len", "", "--max-seq-length is that of evaluations too"),
+    OPT_NOT_DONE("batch_size", "", "micro_batch_size and gradient_accumulation_steps say it; "
+                 "--train-batch-size"),
+    OPT_NOT_DONE("embedding_lr", "", "--lr-for 'embed_tokens=X' sets it"),
+    OPT_NOT_DONE("embedding_lr_scale", "", "--lr-for 'embed_tokens=X' sets it"),
+    OPT_NOT_DONE("lr_groups", "", "--lr-for sets them"),
+    OPT_NOT_DONE("save_first_step", "false", "--save-steps 1 saves each"),
+    OPT_NOT_DONE("use_pose", "false", "positions are those of the text"),
+    OPT_NOT_DONE("scaling_softmax", "false", "attention is the model's"),
+    OPT_NOT_DONE("do_bench_eval", "false", "ckpt-eval scores"),
+    OPT_NOT_DONE("generate_samples", "false", "ckpt-eval --generate does that"),
+    OPT_NOT_DONE("use_ray", "false", "--nproc, --hostfile, torchrun, mpirun and srun start ranks"),
+    OPT_NOT_DONE("trainer_cls", "", "there is one trainer"),
+    OPT_NOT_DONE("quantization", "", quantised),
+    OPT_NOT_DONE("use_onebitllms", "false", quantised),
+    OPT_NOT_DONE("vllm", "", supervised),
+    OPT_NOT_DONE("relora_prune_ratio", "", other_lora),
+    OPT_NOT_DONE("merge_lora", "false", "ckpt-merge merges adapters"),
+    OPT_NOT_DONE("eaft_alpha", "", other_loss),
+    OPT_HARMLESS("batch_flattening", .says = "there is no padding"),
+    OPT_HARMLESS("gpu_memory_limit", .says = "--device-memory-limit"),
+    OPT_HARMLESS("profiler_steps", .says = "--profile"),
+    OPT_HARMLESS("include_tkps", .says = "they are logged"),
+    OPT_NOT_DONE("adam_beta3", "", "this optimizer is not done"),
+    OPT_NOT_DONE("lr_div_factor", "", "schedules of transformers and DeepSpeed are done"),
+    OPT_NOT_DONE("rope_scaling", "", "config.json has it"),
+    OPT_NOT_DONE("ple_cpu_offload", "false", "weights lie where --offload-param says"),
+    /* without effect with what is done, or at all */
+    OPT_HARMLESS("adam_epsilon2"), OPT_HARMLESS("dion_lr"), OPT_HARMLESS("dion_momentum"),
+    OPT_HARMLESS("dion_rank_fraction"), OPT_HARMLESS("dion_rank_multiple_of"),
+    OPT_HARMLESS("qgalore_rank"), OPT_HARMLESS("qgalore_update_proj_gap"),
+    OPT_HARMLESS("qgalore_scale"), OPT_HARMLESS("qgalore_proj_type"),
+    OPT_HARMLESS("qgalore_proj_quant"), OPT_HARMLESS("qgalore_proj_bits"),
+    OPT_HARMLESS("qgalore_proj_group_size"), OPT_HARMLESS("qgalore_cos_threshold"),
+    OPT_HARMLESS("qgalore_gamma_proj"), OPT_HARMLESS("qgalore_queue_size"),
+    OPT_HARMLESS("center_rewards_coefficient"), OPT_HARMLESS("dpo_beta"),
+    OPT_HARMLESS("dpo_use_weighting"), OPT_HARMLESS("dpo_label_smoothing"),
+    OPT_HARMLESS("dpo_use_logits_to_keep"), OPT_HARMLESS("dpo_generate_during_eval"),
+    OPT_HARMLESS("dpo_norm_loss"), OPT_HARMLESS("dpo_use_liger_kernel"),
+    OPT_HARMLESS("dpo_padding_free"), OPT_HARMLESS("dpo_loss_type"),
+    OPT_HARMLESS("dpo_loss_weights"), OPT_HARMLESS("precompute_ref_log_probs"),
+    OPT_HARMLESS("rpo_alpha"), OPT_HARMLESS("simpo_gamma"), OPT_HARMLESS("cpo_alpha"),
+    OPT_HARMLESS("kto_desirable_weight"), OPT_HARMLESS("kto_undesirable_weight"),
+    OPT_HARMLESS("fp8_config"), OPT_HARMLESS("pose_split_on_token_ids"),
+    OPT_HARMLESS("pose_max_context_len"), OPT_HARMLESS("pose_num_chunks"),
+    OPT_HARMLESS("ray_run_name"), OPT_HARMLESS("ray_num_workers"),
+    OPT_HARMLESS("resources_per_worker"),
+    OPT_HARMLESS("lora_on_cpu"), OPT_HARMLESS("lora_embedding_kernel"), OPT_HARMLESS("float32"),
+    OPT_HARMLESS("fp32_norms"), OPT_HARMLESS("fp32_norm_classes"), OPT_HARMLESS("max_memory"),
+    OPT_HARMLESS("is_falcon_derived_model"), OPT_HARMLESS("is_qwen_derived_model"),
+    OPT_HARMLESS("type_of_model"), OPT_HARMLESS("cls_model_config"),
+    OPT_HARMLESS("processor_kwargs"), OPT_HARMLESS("tokenizer_save_jinja_files"),
+    OPT_HARMLESS("qlora_sharded_model_loading"), OPT_HARMLESS("peft_autocast_adapter_dtype"),
+    OPT_HARMLESS("merge_method"), OPT_HARMLESS("selective_checkpointing"),
+    OPT_HARMLESS("layer_offloading"), OPT_HARMLESS("gc_steps"), OPT_HARMLESS("gc_collect_steps"),
+    OPT_HARMLESS("dataset_keep_in_memory"), OPT_HARMLESS("shuffle_before_merging_datasets"),
+    OPT_HARMLESS("num_dataset_shards_to_save"), OPT_HARMLESS("preprocess_iterable"),
+    OPT_HARMLESS("is_preprocess"), OPT_HARMLESS("total_supervised_tokens"),
+    OPT_HARMLESS("world_size"), OPT_HARMLESS("profiler_steps_start"), OPT_HARMLESS("bench_dataset"),
+    OPT_HARMLESS("bench_split"), OPT_HARMLESS("eaft_k"), OPT_HARMLESS("multipack_real_batches"),
+    OPT_HARMLESS("sample_packing_mp_start_method"), OPT_HARMLESS("pretrain_multipack_buffer_size"),
+    OPT_HARMLESS("pretrain_multipack_attn"), OPT_HARMLESS("pretraining_sample_concatenation"),
+    OPT_HARMLESS("streaming_multipack_buffer_size"), OPT_HARMLESS("sage_attention"),
+    OPT_HARMLESS("large_head_attention"), OPT_HARMLESS("flash_attn_d512"),
+    OPT_HARMLESS("sdpa_varlen"), OPT_HARMLESS("scaling_softmax_factor"),
+    OPT_HARMLESS("scaling_softmax_bias"), OPT_HARMLESS("chunked_cross_entropy"),
+    OPT_HARMLESS("chunked_cross_entropy_num_chunks"), OPT_HARMLESS("tiled_mlp_num_shards"),
+    OPT_HARMLESS("tiled_mlp_use_original_mlp"), OPT_HARMLESS("deepcompile"),
+    OPT_HARMLESS("torch_compile_options"), OPT_HARMLESS("fsdp_final_state_dict_type"),
+    OPT_HARMLESS("heads_k_stride"), OPT_HARMLESS("ring_attn_func"),
+    OPT_HARMLESS("mean_resizing_embeddings"), OPT_HARMLESS("shrink_embeddings"),
+    OPT_HARMLESS("embeddings_skip_upcast"), OPT_HARMLESS("fp8_enable_fsdp_float8_all_gather"),
+    OPT_HARMLESS("dynamic_checkpoint"), OPT_HARMLESS("image_size"),
+    OPT_HARMLESS("image_resize_algorithm"), OPT_HARMLESS("role_boundaries"),
+    OPT_HARMLESS("max_prompt_len"), OPT_HARMLESS("liger_swiglu"),
+    OPT_HARMLESS("liger_cross_entropy"), OPT_HARMLESS("liger_use_token_scaling"),
+    OPT_HARMLESS("liger_kernel_impl"), OPT_HARMLESS("relora_prune_method"),
+    OPT_HARMLESS("relora_cpu_offload"), OPT_HARMLESS("jagged_restart_warmup_steps"),
+    OPT_HARMLESS("jagged_restart_anneal_steps"), OPT_HARMLESS("lisa_step_interval"),
+    OPT_HARMLESS("lisa_layers_attribute"), OPT_HARMLESS("mlflow_tracking_uri"),
+    OPT_HARMLESS("mlflow_experiment_name"), OPT_HARMLESS("mlflow_run_name"),
+    OPT_HARMLESS("hf_mlflow_log_artifacts"), OPT_HARMLESS("comet_api_key"),
+    OPT_HARMLESS("comet_workspace"), OPT_HARMLESS("comet_project_name"),
+    OPT_HARMLESS("comet_experiment_key"), OPT_HARMLESS("comet_mode"), OPT_HARMLESS("comet_online"),
+    OPT_HARMLESS("comet_experiment_config"), OPT_HARMLESS("use_otel_metrics"),
+    OPT_HARMLESS("otel_metrics_host"), OPT_HARMLESS("otel_metrics_port"),
+    OPT_HARMLESS("swanlab_project"), OPT_HARMLESS("swanlab_experiment_name"),
+    OPT_HARMLESS("swanlab_mode"), OPT_HARMLESS("swanlab_workspace"),
+    OPT_HARMLESS("swanlab_api_key"), OPT_HARMLESS("gradio_title"), OPT_HARMLESS("gradio_share"),
+    OPT_HARMLESS("gradio_server_name"), OPT_HARMLESS("gradio_server_port"),
+    OPT_HARMLESS("gradio_max_new_tokens"), OPT_HARMLESS("gradio_temperature"),
+    OPT_HARMLESS("num_generation_samples"), OPT_HARMLESS("generation_max_new_tokens"),
+    OPT_HARMLESS("generation_temperature"), OPT_HARMLESS("generation_top_p"),
+    OPT_HARMLESS("generation_top_k"), OPT_HARMLESS("generation_prompt_ratio"),
+    OPT_HARMLESS("generation_do_sample"),
     /* ranks */
     OPT_NOT_DONE("tensor_parallel_size", "1", ranks),
     OPT_NOT_DONE("context_parallel_size", "1", ranks),
@@ -370,7 +544,7 @@ static const struct opt_field_default axolotl_absent[] = {
     {"micro_batch_size", "1"}, {"sequence_len", "2048"}, {"num_epochs", "1"},
     {"logging_steps", "1"}, {"lora_r", "8"}, {"lora_alpha", "16"}, {"lr_scheduler", "cosine"},
     {"warmup_ratio", "0.03"}, {"save_strategy", "epoch"}, {"save_total_limit", "4"},
-    {"eval_batch_size", "1"},
+    {"eval_batch_size", "1"}, {"excess_length_strategy", "drop"},
 };
 
 const struct opt_dialect train_axolotl = {

@@ -190,6 +190,16 @@ static int muon(struct opt_put *put, const char *const *value, size_t n, struct 
                ? rc : opt_put_default(put, "optim-args", "adjust_lr_fn=match_rms_adamw", err);
 }
 
+/* Pre-training is on packed texts, unless it says otherwise. */
+static int packs(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
+{
+    const char *stage = opt_put_other(put, "stage");
+    bool pt = stage && strcmp(stage, "pt") == 0;
+
+    (void)n;
+    return opt_put_is_default(put) && !pt ? 0 : opt_put_option(put, "packing", value[0], err);
+}
+
 static int pure_bf16(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
 {
     int rc = is_true(value[0]) ? opt_put_option(put, "bf16", "true", err) : 0;
@@ -216,6 +226,7 @@ static const struct opt_field factory_fields[] = {
     OPT_DOES("val_size", "train-split-ratio", .convert = train_names_eval_part),
     OPT_DOES("template", "chat-prompts", .values = "empty", .convert = chat_template,
              .says = "the template itself is the model's own, or --chat-template"),
+    OPT_DOES("packing", "packing", .convert = packs, .says = "by default with stage pt"),
     OPT_DOES("neat_packing", "packing"),
     OPT_HARMLESS("overwrite_cache"),
     OPT_HARMLESS("preprocessing_num_workers"),
@@ -289,11 +300,81 @@ static const struct opt_field factory_fields[] = {
     OPT_HARMLESS("ray_num_workers"),
     OPT_HARMLESS("resources_per_worker"),
     OPT_HARMLESS("placement_strategy"),
+    OPT_NOT_DONE("mixture_of_depths", "", "layers are the model's"),
+    OPT_NOT_DONE("moe_aux_loss_coef", "", "config.json has it"),
+    OPT_NOT_DONE("add_special_tokens", "", "the vocabulary stays"),
+    OPT_NOT_DONE("new_special_tokens_config", "", "the vocabulary stays"),
+    OPT_NOT_DONE("preserve_thinking", "false", "the chat template decides"),
+    OPT_NOT_DONE("use_mca", "false", "ranks share data alone"),
+    OPT_NOT_DONE("use_hyper_parallel", "false", "ranks share data alone"),
+    OPT_NOT_DONE("use_kt", "false", "weights lie where --offload-param says"),
+    OPT_NOT_DONE("use_asft_loss", "false", "the loss is the cross-entropy"),
+    OPT_NOT_DONE("use_eaft_loss", "false", "the loss is the cross-entropy"),
+    OPT_HARMLESS("freeze_vision_tower", .says = "texts are trained on"),
+    OPT_HARMLESS("freeze_multi_modal_projector", .says = "texts are trained on"),
+    OPT_NOT_DONE("freeze_language_model", "false", "texts are trained on"),
+    OPT_HARMLESS("enable_torch_profiler", .says = "--profile"),
+    /* of what is refused by its own name, of inference and of images */
+    OPT_HARMLESS("hyper_parallel_args"), OPT_HARMLESS("asft_alpha"), OPT_HARMLESS("eaft_alpha"),
+    OPT_HARMLESS("init_special_tokens"), OPT_HARMLESS("use_kv_cache"),
+    OPT_HARMLESS("use_v1_kernels"), OPT_HARMLESS("offload_folder"), OPT_HARMLESS("adapter_folder"),
+    OPT_HARMLESS("ms_hub_token"), OPT_HARMLESS("om_hub_token"), OPT_HARMLESS("infer_dtype"),
+    OPT_HARMLESS("infer_backend"), OPT_HARMLESS("quantization_device_map"),
+    OPT_HARMLESS("kt_weight_path"), OPT_HARMLESS("kt_expert_checkpoint_path"),
+    OPT_HARMLESS("kt_use_lora_experts"), OPT_HARMLESS("kt_lora_expert_num"),
+    OPT_HARMLESS("kt_lora_expert_intermediate_size"), OPT_HARMLESS("compute_dtype"),
+    OPT_HARMLESS("device_map"), OPT_HARMLESS("model_max_length"), OPT_HARMLESS("block_diag_attn"),
+    OPT_HARMLESS("eval_num_beams"), OPT_HARMLESS("image_max_pixels"),
+    OPT_HARMLESS("image_min_pixels"), OPT_HARMLESS("image_do_pan_and_scan"),
+    OPT_HARMLESS("crop_to_patches"), OPT_HARMLESS("video_max_pixels"),
+    OPT_HARMLESS("video_min_pixels"), OPT_HARMLESS("video_fps"), OPT_HARMLESS("video_maxlen"),
+    OPT_HARMLESS("use_audio_in_video"), OPT_HARMLESS("audio_sampling_rate"),
+    OPT_HARMLESS("export_dir"), OPT_HARMLESS("export_size"), OPT_HARMLESS("export_device"),
+    OPT_HARMLESS("export_quantization_bit"), OPT_HARMLESS("export_quantization_dataset"),
+    OPT_HARMLESS("export_quantization_nsamples"), OPT_HARMLESS("export_quantization_maxlen"),
+    OPT_HARMLESS("export_legacy_format"), OPT_HARMLESS("export_hub_model_id"),
+    OPT_HARMLESS("vllm_maxlen"), OPT_HARMLESS("vllm_gpu_util"), OPT_HARMLESS("vllm_enforce_eager"),
+    OPT_HARMLESS("vllm_max_lora_rank"), OPT_HARMLESS("vllm_config"), OPT_HARMLESS("sglang_maxlen"),
+    OPT_HARMLESS("sglang_mem_fraction"), OPT_HARMLESS("sglang_tp_size"),
+    OPT_HARMLESS("sglang_config"), OPT_HARMLESS("sglang_lora_backend"), OPT_HARMLESS("do_sample"),
+    OPT_HARMLESS("temperature"), OPT_HARMLESS("top_p"), OPT_HARMLESS("top_k"),
+    OPT_HARMLESS("num_beams"), OPT_HARMLESS("max_new_tokens"), OPT_HARMLESS("repetition_penalty"),
+    OPT_HARMLESS("length_penalty"), OPT_HARMLESS("skip_special_tokens"),
+    OPT_HARMLESS("freeze_trainable_modules"), OPT_HARMLESS("freeze_extra_modules"),
+    OPT_HARMLESS("module_dropout"), OPT_HARMLESS("oft_rank"), OPT_HARMLESS("oft_block_size"),
+    OPT_HARMLESS("oft_target"), OPT_HARMLESS("pref_beta"), OPT_HARMLESS("pref_ftx"),
+    OPT_HARMLESS("pref_bco_weight"), OPT_HARMLESS("pref_loss"), OPT_HARMLESS("dpo_label_smoothing"),
+    OPT_HARMLESS("kto_chosen_weight"), OPT_HARMLESS("kto_rejected_weight"),
+    OPT_HARMLESS("simpo_gamma"), OPT_HARMLESS("ppo_buffer_size"), OPT_HARMLESS("ppo_epochs"),
+    OPT_HARMLESS("ppo_score_norm"), OPT_HARMLESS("ppo_target"), OPT_HARMLESS("ppo_whiten_rewards"),
+    OPT_HARMLESS("ref_model"), OPT_HARMLESS("ref_model_adapters"),
+    OPT_HARMLESS("ref_model_quantization_bit"), OPT_HARMLESS("reward_model"),
+    OPT_HARMLESS("reward_model_adapters"), OPT_HARMLESS("reward_model_quantization_bit"),
+    OPT_HARMLESS("reward_model_type"), OPT_HARMLESS("ld_alpha"), OPT_HARMLESS("galore_target"),
+    OPT_HARMLESS("galore_rank"), OPT_HARMLESS("galore_update_interval"),
+    OPT_HARMLESS("galore_scale"), OPT_HARMLESS("galore_proj_type"),
+    OPT_HARMLESS("galore_layerwise"), OPT_HARMLESS("apollo_target"), OPT_HARMLESS("apollo_rank"),
+    OPT_HARMLESS("apollo_update_interval"), OPT_HARMLESS("apollo_scale"),
+    OPT_HARMLESS("apollo_proj"), OPT_HARMLESS("apollo_proj_type"),
+    OPT_HARMLESS("apollo_scale_type"), OPT_HARMLESS("apollo_layerwise"),
+    OPT_HARMLESS("apollo_scale_front"), OPT_HARMLESS("badam_mode"),
+    OPT_HARMLESS("badam_start_block"), OPT_HARMLESS("badam_switch_mode"),
+    OPT_HARMLESS("badam_switch_interval"), OPT_HARMLESS("badam_update_ratio"),
+    OPT_HARMLESS("badam_mask_mode"), OPT_HARMLESS("badam_verbose"), OPT_HARMLESS("swanlab_project"),
+    OPT_HARMLESS("swanlab_workspace"), OPT_HARMLESS("swanlab_run_name"),
+    OPT_HARMLESS("swanlab_mode"), OPT_HARMLESS("swanlab_api_key"), OPT_HARMLESS("swanlab_logdir"),
+    OPT_HARMLESS("swanlab_lark_webhook_url"), OPT_HARMLESS("swanlab_lark_secret"),
+    OPT_HARMLESS("ray_init_kwargs"), OPT_HARMLESS("profiler_output_dir"),
+    OPT_HARMLESS("profiler_wait_steps"), OPT_HARMLESS("profiler_warmup_steps"),
+    OPT_HARMLESS("profiler_active_steps"), OPT_HARMLESS("profiler_repeat"),
+    OPT_HARMLESS("profiler_record_shapes"), OPT_HARMLESS("profiler_profile_memory"),
+    OPT_HARMLESS("profiler_with_stack"), OPT_HARMLESS("profile_modules"),
+    OPT_HARMLESS("fp8_backend"), OPT_HARMLESS("fp8_enable_fsdp_float8_all_gather"),
 };
 
 static const struct opt_field_default factory_absent[] = {
     {"finetuning_type", "lora"}, {"lora_rank", "8"}, {"lora_target", "all"},
-    {"cutoff_len", "2048"}, {"gradient_checkpointing", "true"},
+    {"cutoff_len", "2048"}, {"gradient_checkpointing", "true"}, {"packing", "true"},
 };
 
 const struct opt_dialect train_factory = {
@@ -320,12 +401,27 @@ static int precision(struct opt_put *put, const char *const *value, size_t n,
     return opt_put_refuse(put, err, "\"%s\" is none of: no bf16 fp16 fp8", value[0]);
 }
 
+/* FSDP shards, unless its strategy says otherwise. */
+static int distributed(struct opt_put *put, const char *const *value, size_t n,
+                       struct ckpt_err *err)
+{
+    static const char *const done[] = {"NO", "MULTI_GPU", "MULTI_CPU", "DEEPSPEED"};
+
+    (void)n;
+    for (size_t i = 0; i < sizeof done / sizeof done[0]; i++)
+        if (strcmp(value[0], done[i]) == 0)
+            return 0;
+    return strcmp(value[0], "FSDP") == 0
+               ? opt_put_default(put, "fsdp", "full_shard", err)
+               : opt_put_refuse(put, err, "distributed_type %s: GPUs and CPUs share data",
+                                value[0]);
+}
+
 static const char hosts[] = "ranks on several hosts are started by --hostfile, srun or torchrun";
 
 static const struct opt_field accelerate_fields[] = {
     OPT_NOT_DONE("compute_environment", "LOCAL_MACHINE", hosts),
-    OPT_NOT_DONE("distributed_type", "NO MULTI_GPU MULTI_CPU DEEPSPEED FSDP",
-                 "GPUs and CPUs share data"),
+    OPT_DOES("distributed_type", NULL, .convert = distributed, .says = "FSDP: --fsdp full_shard"),
     OPT_DOES("num_processes", "nproc"),
     OPT_NOT_DONE("num_machines", "1", hosts),
     OPT_NOT_DONE("machine_rank", "0", hosts),

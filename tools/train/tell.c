@@ -67,6 +67,7 @@ int train_tell_plan(const struct estimate *e, bool json, struct ckpt_err *err)
     const struct { const char *key; int64_t n; } counts[] = {
         {"world_size", e->world_size}, {"zero_stage", e->zero_stage},
         {"parameters", e->parameters}, {"trained_parameters", e->trained}, {"rows", e->rows},
+        {"rows_dropped", e->dropped},
         {"rows_sampled", e->sampled}, {"steps", e->steps}, {"first_step", e->first_step},
         {"steps_per_epoch", e->steps_per_epoch}, {"length_min", e->shortest},
         {"length_p95", e->p95}, {"length_max", e->longest}, {"checkpoints_kept", e->kept},

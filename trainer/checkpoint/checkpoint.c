@@ -144,11 +144,13 @@ static int save_scaler(const struct checkpoint *c, struct ckpt_outdir *dir, stru
 int checkpoint_describe(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                         bool card, struct ckpt_err *err)
 {
+    struct special special = special_of(s, c->settings);
     int rc = s->lora ? adapter_save_config(s, c->base, dir, err)
                      : put_json(dir, "config.json", json_incref(arch_config(s->arch)), err);
 
     if (rc == 0 && s->tokenizer_dir)
-        rc = checkpoint_copy_tokenizer(dir, s->tokenizer_dir, c->settings->data.chat_template, err);
+        rc = checkpoint_copy_tokenizer(dir, s->tokenizer_dir, c->settings->data.chat_template,
+                                       &special, err);
     if (rc == 0)
         rc = checkpoint_copy_side_files(dir, c->side, s->tokenizer_dir, s->lora, card, err);
     if (rc == 0 && s->comm->rank == 0)      /* it names this rank's paths */
@@ -305,7 +307,7 @@ int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *e
         snprintf(staging, sizeof staging, "%s", ckpt_outdir_staging(dir));
         rc = put_json(dir, "config.json", json_incref(arch_config(s->arch)), err);
         if (rc == 0 && s->tokenizer_dir)
-            rc = checkpoint_copy_tokenizer(dir, s->tokenizer_dir, NULL, err);
+            rc = checkpoint_copy_tokenizer(dir, s->tokenizer_dir, NULL, &(struct special){0}, err);
     }
     if ((rc = comm_agree(s->comm, rc, err)) == 0)
         rc = save_model(s, CKPT_F32, NULL, staging, s->comm->rank == 0, NULL, 0, err);

@@ -29,29 +29,59 @@ static int put_chat_template(struct ckpt_outdir *dir, struct ckpt_dir *from, con
     return rc;
 }
 
+static int copy_one(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *name,
+                    const struct special *special, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct ckpt_file *f = NULL;
+    struct ckpt_buf said;
+    char *bytes;
+    size_t n;
+    int rc = ckpt_file_open_at(&f, from, name, err);
+
+    ckpt_buf_init(&said, (size_t)1 << 30);
+    if (rc == 0)
+        rc = ckpt_file_slurp(f, &a, CKPT_JSON_MAX_TOKENIZER_BYTES, &bytes, &n, err);
+    if (rc == 0)
+        rc = special_say(&said, name, bytes, n, special, err);
+    if (rc == 0)
+        rc = ckpt_outdir_put(dir, name, said.len ? said.data : (const void *)bytes,
+                             said.len ? said.len : n, err);
+    ckpt_buf_release(&said);
+    ckpt_file_close(f);
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+/* Without files that name special tokens there is one that does. */
+static int put_special(struct ckpt_outdir *dir, struct ckpt_dir *from,
+                       const struct special *special, struct ckpt_err *err)
+{
+    static const char map[] = "special_tokens_map.json";
+    struct ckpt_buf said;
+    int rc;
+
+    if (ckpt_dir_has(from, "tokenizer_config.json") || ckpt_dir_has(from, map))
+        return 0;
+    ckpt_buf_init(&said, (size_t)1 << 20);
+    rc = special_say(&said, map, "{}", 2, special, err);
+    if (rc == 0 && said.len)
+        rc = ckpt_outdir_put(dir, map, said.data, said.len, err);
+    ckpt_buf_release(&said);
+    return rc;
+}
+
 int checkpoint_copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from,
-                              const char *chat_template, struct ckpt_err *err)
+                              const char *chat_template, const struct special *special,
+                              struct ckpt_err *err)
 {
     int rc = chat_template ? put_chat_template(dir, from, chat_template, err) : 0;
 
-    for (size_t i = 0; rc == 0 && i < sizeof tokenizer_files / sizeof tokenizer_files[0]; i++) {
-        struct ckpt_arena a = {0};
-        struct ckpt_file *f = NULL;
-        char *bytes;
-        size_t n;
-
-        if ((chat_template && strcmp(tokenizer_files[i], chat_file) == 0) ||
-            !ckpt_dir_has(from, tokenizer_files[i]))
-            continue;
-        rc = ckpt_file_open_at(&f, from, tokenizer_files[i], err);
-        if (rc == 0)
-            rc = ckpt_file_slurp(f, &a, CKPT_JSON_MAX_TOKENIZER_BYTES, &bytes, &n, err);
-        if (rc == 0)
-            rc = ckpt_outdir_put(dir, tokenizer_files[i], bytes, n, err);
-        ckpt_file_close(f);
-        ckpt_arena_release(&a);
-    }
-    return rc;
+    for (size_t i = 0; rc == 0 && i < sizeof tokenizer_files / sizeof tokenizer_files[0]; i++)
+        if (!(chat_template && strcmp(tokenizer_files[i], chat_file) == 0) &&
+            ckpt_dir_has(from, tokenizer_files[i]))
+            rc = copy_one(dir, from, tokenizer_files[i], special, err);
+    return rc ? rc : put_special(dir, from, special, err);
 }
 
 int checkpoint_tokenizer_bytes(uint64_t *bytes, struct ckpt_dir *from, struct ckpt_err *err)

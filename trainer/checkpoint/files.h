@@ -6,14 +6,15 @@
 #define CKPT_TRAINER_CHECKPOINT_FILES_H
 
 #include "formats/hf/side_files.h"
-#include "trainer/run/settings.h"
+#include "trainer/checkpoint/special.h"
 
 /*
  * Copy every tokenizer file that is in from; CKPT_ELIMIT for one above 256 MiB.  chat_template (or
- * NULL), as chat_open takes it, becomes the model's.
+ * NULL), as chat_open takes it, becomes the model's; so do special tokens.
  */
 int checkpoint_copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from,
-                              const char *chat_template, struct ckpt_err *err);
+                              const char *chat_template, const struct special *special,
+                              struct ckpt_err *err);
 /* Bytes of those files. */
 int checkpoint_tokenizer_bytes(uint64_t *bytes, struct ckpt_dir *from, struct ckpt_err *err);
 /*

@@ -27,8 +27,5 @@ int position_schedule(struct run_state *state, const struct optim_groups *groups
                       struct ckpt_dir *dir, struct ckpt_err *err);
 /* The updates that an open checkpoint's optimizer counts; -1: it does not say. */
 int position_updates(int64_t *updates, struct ckpt_source *src, struct ckpt_err *err);
-/* Warn of settings that training_args.bin, if it is there, has otherwise: they change what the run
- * does from here on. */
-void position_compare(struct ckpt_dir *dir, const char *path, const struct settings *s);
 
 #endif

@@ -248,8 +248,6 @@ static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir,
     if (!ckpt_dir_has(dir, MANIFEST_NAME)) {
         if (s->comm->rank == 0)
             ckpt_log(CKPT_LOG_NOTE, "%s: no manifest: written by another program", path);
-        if (s->comm->rank == 0)
-            position_compare(dir, path, c->settings);
         return 0;
     }
     if ((rc = manifest_read(out, dir, err)) != 0)

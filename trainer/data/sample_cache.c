@@ -272,7 +272,7 @@ static int make(struct sample_cache *k, const struct data_source *d,
 static bool pays(const struct data_source *d, const struct data_opts *o)
 {
     return d->kind != DATA_IDS && d->n >= WORTH && cache_keeps() &&
-           (o->passes > 1 || o->bad == DATA_BAD_SKIP);
+           (o->passes > 1 || o->bad == DATA_BAD_SKIP || o->excess != DATA_EXCESS_TRUNCATE);
 }
 
 int sample_cache_open(struct sample_cache **out, const struct data_source *d,

@@ -54,6 +54,28 @@ static void note_good(struct surveyor *w)
         w->stats.longest = w->sample.n;
 }
 
+/* Whether the sample is left out or refused, as one that was too long. */
+static int check_excess(bool *drop, const struct data_source *d, int64_t i, const struct sample *s,
+                        struct ckpt_err *err)
+{
+    *drop = s->cut && d->o.excess == DATA_EXCESS_DROP;
+    if (!s->cut || d->o.excess != DATA_EXCESS_RAISE)
+        return 0;
+    ckpt_fail(err, CKPT_EFORMAT, "more tokens than `max_seq_length %lld`",
+              (long long)d->o.max_seq_length);
+    ckpt_err_hint(err, "`excess_length_strategy drop` leaves such records out, truncate cuts them");
+    return records_err_in(d->records, i, err);
+}
+
+/* A sample from the record, or from the cache if the pass is not to fill that. */
+static int get_sample(const struct survey *s, int64_t i, struct sample *sample,
+                      struct ckpt_err *err)
+{
+    if (!s->sink && s->d->cache && sample_cache_get(s->d->cache, i, sample))
+        return 0;
+    return data_source_make(s->d, i, sample, err);
+}
+
 static int survey_block(void *ctx, size_t i_block, size_t i_worker, struct ckpt_err *err)
 {
     struct survey *s = ctx;
@@ -66,11 +88,16 @@ static int survey_block(void *ctx, size_t i_block, size_t i_worker, struct ckpt_
         return ckpt_fail(err, CKPT_ESTOPPED, "stopped while looking through the data");
     end = end < s->d->n ? end : s->d->n;
     for (int64_t i = first; i < end; i++) {
-        bool good;
+        bool good, drop = false;
 
-        rc = data_source_make(s->d, i, &w->sample, err);
+        rc = get_sample(s, i, &w->sample, err);
         good = rc == 0;
-        if (good) {
+        if (good && !s->sink && (rc = check_excess(&drop, s->d, i, &w->sample, err)) != 0)
+            return rc;
+        if (drop) {
+            w->stats.n_dropped++;
+            good = false;
+        } else if (good) {
             note_good(w);
         } else if (tolerant && is_bad_row(rc)) {
             note_bad(w, i, err);
@@ -102,6 +129,7 @@ static void add_up(struct survey *s, size_t n_workers, struct data_stats *out)
 
         out->n_samples += w->n_samples;
         out->n_skipped += w->n_skipped;
+        out->n_dropped += w->n_dropped;
         out->n_truncated += w->n_truncated;
         out->n_tokens += w->n_tokens;
         out->n_targets += w->n_targets;
@@ -114,13 +142,17 @@ static void add_up(struct survey *s, size_t n_workers, struct data_stats *out)
     }
 }
 
-/* From now on samples are the usable records only. */
-static int drop_bad(struct data_source *d, int32_t *length, struct ckpt_err *err)
+/* From now on samples are the records only that are usable and not too long. */
+static int drop_others(struct data_source *d, int32_t *length, struct ckpt_err *err)
 {
     int64_t n = 0;
 
-    if (d->stats.n_skipped == 0)
+    if (d->stats.n_skipped == 0 && d->stats.n_dropped == 0)
         return 0;
+    if (d->stats.n_samples == 0 && d->stats.n_skipped == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "all %lld records have more tokens than "
+                         "`max_seq_length %lld`, and are dropped", (long long)d->n,
+                         (long long)d->o.max_seq_length);
     if (d->stats.n_samples == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "none of %lld records can be used; the first: %s",
                          (long long)d->n, d->stats.first_bad);
@@ -175,6 +207,8 @@ static int fail_first(const struct data_source *d, const int32_t *length, struct
     return rc;
 }
 
+int64_t data_source_dropped(const struct data_source *d) { return d->stats.n_dropped; }
+
 int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err)
 {
     int32_t *length = NULL;
@@ -184,12 +218,13 @@ int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckp
         length = ckpt_alloc((size_t)d->n, sizeof *length);
         if (!length)
             return ckpt_nomem(err, (size_t)d->n * sizeof *length);
-        rc = d->cache ? sample_cache_survey(d->cache, length, &d->stats, err)
-                     : data_source_survey(d, length, &d->stats, NULL, err);
+        rc = d->cache && d->o.excess == DATA_EXCESS_TRUNCATE
+                 ? sample_cache_survey(d->cache, length, &d->stats, err)
+                 : data_source_survey(d, length, &d->stats, NULL, err);
         if (rc == 0 && d->o.bad == DATA_BAD_STOP && d->stats.n_skipped > 0)
             rc = fail_first(d, length, err);
         if (rc == 0)
-            rc = drop_bad(d, length, err);
+            rc = drop_others(d, length, err);
         if (rc == 0) {
             d->length = length;
             length = NULL;

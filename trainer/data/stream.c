@@ -471,7 +471,7 @@ int data_source_open(struct data_source **out, struct records *records,
     d->o.chat_dir = NULL;
     if (rc == 0)
         rc = sample_cache_open(&d->cache, d, opts, err);
-    if (rc == 0 && opts->bad == DATA_BAD_SKIP)
+    if (rc == 0 && (opts->bad == DATA_BAD_SKIP || opts->excess != DATA_EXCESS_TRUNCATE))
         rc = data_source_scan(d, NULL, err);
     if (rc == 0) {
         *out = d;

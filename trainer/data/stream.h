@@ -17,7 +17,8 @@
  * no loss.  eos is appended, then the sample is cut to max_seq_length.  A chat brings its special
  * tokens itself.
  *
- * An option that samples depend on must also be in make_key of data/sample_cache.c.
+ * An option that samples depend on must also be in make_key of data/sample_cache.c; that file has
+ * all samples, those too that are left out because they were too long.
  */
 #ifndef CKPT_TRAINER_DATA_STREAM_H
 #define CKPT_TRAINER_DATA_STREAM_H
@@ -27,6 +28,8 @@
 
 enum data_kind { DATA_IDS, DATA_PROMPT, DATA_TEXT, DATA_CHAT };
 enum data_bad { DATA_BAD_STOP, DATA_BAD_SKIP };
+/* Samples that would be longer than max_seq_length: cut, left out, or an error. */
+enum data_excess { DATA_EXCESS_TRUNCATE, DATA_EXCESS_DROP, DATA_EXCESS_RAISE };
 /* Use of the cache (sample_cache.h): none; read, and written where that pays; read and always
  * written.  It pays for text that is passed over more than once, or entirely before the first
  * step. */
@@ -54,6 +57,7 @@ struct data_opts {
     int32_t       pad_id;
     struct sample_pair pair;            /* ids for pairs of encoder and decoder */
     enum data_bad bad;                  /* what to do with a record that cannot be used */
+    enum data_excess excess;            /* and with one that is too long */
     size_t        workers;              /* threads of data_source_scan; 0: by CPUs */
     int64_t       vocab_size;           /* ids of the model; 0: unknown */
     int64_t       max_positions;        /* tokens that its positions allow; 0: unlimited */
@@ -76,7 +80,8 @@ enum data_kind data_source_kind(const struct data_source *d);
 int64_t data_source_max_length(const struct data_source *d);   /* max_seq_length */
 bool data_source_pairs(const struct data_source *d);            /* samples are pairs */
 bool data_source_padded(const struct data_source *d);           /* to that length */
-/* Samples; after a scan with DATA_BAD_SKIP the usable ones only. */
+/* Samples; after a scan with DATA_BAD_SKIP the usable ones only, with DATA_EXCESS_DROP those that
+ * are not too long. */
 int64_t data_source_count(const struct data_source *d);
 /* Sample i, 0 <= i < count.  Any thread. */
 int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
@@ -93,15 +98,19 @@ int data_source_text(const struct data_source *d, int64_t i, char **prompt, char
 /* The result of a pass over all records. */
 struct data_stats {
     int64_t n_samples, n_skipped, n_truncated, n_tokens, n_targets;
+    int64_t n_dropped;          /* too long */
     int64_t longest;
     int64_t n_no_target;        /* samples without a supervised token */
     char    first_bad[256];     /* why the first record was skipped, or "" */
 };
 /*
  * Tokenise everything once: lengths for packing, bad records for DATA_BAD_SKIP, statistics;
- * cached samples have all of these. Done at open for DATA_BAD_SKIP.  stats may be NULL.
+ * cached samples have all of these.  Done at open for DATA_BAD_SKIP, and where samples that are
+ * too long are not cut: CKPT_EFORMAT for DATA_EXCESS_RAISE.  stats may be NULL.
  */
 int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err);
+/* Records that were too long and are left out. */
+int64_t data_source_dropped(const struct data_source *d);
 /* Tokens of each sample without padding, [count], after a scan; NULL before. */
 const int32_t *data_source_lengths(const struct data_source *d);
 /* 16 bytes that identify data and settings: stored in checkpoints. */

@@ -97,6 +97,7 @@ static int look_at_data(struct estimate *e, const struct estimate_of *of, struct
     int rc;
 
     e->rows = data_source_count(source);
+    e->dropped = data_source_dropped(source);
     e->sampled = e->rows < SAMPLED ? e->rows : SAMPLED;
     e->steps = of->steps;
     e->first_step = of->first_step;
@@ -234,13 +235,16 @@ static void duration(char text[48], double s)
 static void tell_data(const struct estimate *e)
 {
     const char *about = e->sampled < e->rows ? "about " : "";
-    char packed[64] = "";
+    char packed[64] = "", dropped[64] = "";
 
+    if (e->dropped > 0)
+        snprintf(dropped, sizeof dropped, " (%lld longer ones are dropped)",
+                 (long long)e->dropped);
     if (!isnan(e->efficiency))
         snprintf(packed, sizeof packed, "; packed batches are %.1f %% full", 100 * e->efficiency);
-    ckpt_log(CKPT_LOG_NOTE, "data: %lld rows, %s%.0f tokens in %lld steps; %.3g epochs of %lld "
-             "steps", (long long)e->rows, about, e->tokens, (long long)e->steps, e->epochs,
-             (long long)e->steps_per_epoch);
+    ckpt_log(CKPT_LOG_NOTE, "data: %lld rows%s, %s%.0f tokens in %lld steps; %.3g epochs of "
+             "%lld steps", (long long)e->rows, dropped, about, e->tokens, (long long)e->steps,
+             e->epochs, (long long)e->steps_per_epoch);
     ckpt_log(CKPT_LOG_NOTE, "lengths: %lld to %lld tokens, mean %.1f, 95 %% up to %lld; %s%.1f %% "
              "of rows are cut, %.1f %% of tokens have a loss%s", (long long)e->shortest,
              (long long)e->longest, e->mean, (long long)e->p95, about, 100 * e->truncated,

@@ -18,6 +18,7 @@ struct estimate {
     const char *saves;                  /* asynchronous; or why steps wait for them */
 
     int64_t rows, steps, steps_per_epoch, first_step;
+    int64_t dropped;                    /* further rows, which are too long */
     int64_t sampled;                    /* rows that were read; fewer than rows: an estimate */
     int64_t shortest, longest, p95;     /* tokens of a row */
     double  mean;

@@ -218,6 +218,9 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
         return rc;
     opts.cache = !settings_write(s) || strcmp(s->data_cache, "off") == 0 ? DATA_CACHE_OFF
                 : strcmp(s->data_cache, "on") == 0 ? DATA_CACHE_ON : DATA_CACHE_AUTO;
+    opts.excess = strcmp(s->excess_length_strategy, "drop") == 0    ? DATA_EXCESS_DROP
+                  : strcmp(s->excess_length_strategy, "raise") == 0 ? DATA_EXCESS_RAISE
+                                                                    : DATA_EXCESS_TRUNCATE;
     opts.chat_dir = r->session->tokenizer_dir;
     opts.vocab_size = r->session->arch->vocab_size;
     if (s->loss_on_padding && (rc = padding_opts(&opts, r, err)) != 0)
@@ -231,6 +234,11 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
                                err)) != 0 ||
         (rc = data_settings_check_bad(&s->data, d->source, err)) != 0)
         return rc;
+    if (data_source_dropped(d->source) > 0 && r->session->comm->rank == 0)
+        ckpt_log(CKPT_LOG_NOTE, "%lld of %lld records to %s are dropped: they have more tokens "
+                 "than `max_seq_length %lld`", (long long)data_source_dropped(d->source),
+                 (long long)records_count(d->records), train ? "train on" : "evaluate",
+                 (long long)s->data.max_seq_length);
     return loader_open(&d->loader, d->source, &lo, err);
 }
 

@@ -3,6 +3,7 @@
 
 #include "libckpt/log.h"
 #include "trainer/comm/report.h"
+#include "trainer/checkpoint/changed.h"
 #include "trainer/comm/same.h"
 #include "trainer/plan/plan.h"
 #include "trainer/run/run_own.h"
@@ -108,6 +109,8 @@ static int go_on(struct run_job *r, struct ckpt_err *err)
     if ((rc = comm_agree(r->session.comm, rc, err)) != 0 || (rc = set_course(r, err)) != 0)
         return rc;
     r->schedule.plateau = seen.plateau; /* what evaluations gave before */
+    if (r->session.comm->rank == 0 && !r->start.file)
+        changed_tell(r->start.resume, r->s, &r->schedule, &r->state, r->session.comm->world_size);
     r->saved_step = r->start.file ? -1 : r->state.global_step;
     rc = loader_seek(r->data.train.loader, r->state.global_step + r->state.data_shift, err);
     return comm_agree(r->session.comm, rc, err);

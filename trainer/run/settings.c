@@ -54,6 +54,7 @@ void settings_default(struct settings *s)
         .offload_param = "none",
         .fp8_format = "hybrid",
         .data_cache = "auto",
+        .excess_length_strategy = "truncate",
         .padding_side = "auto",
         .logging_strategy = "steps",
         .eval_strategy = "steps",

@@ -24,6 +24,8 @@ struct settings {
     const char  *init;                  /* config.json (or its directory): fresh weights */
     bool         init_only;             /* write the fresh model to output_dir and end */
     const char  *tokenizer;             /* directory; NULL: beside the model */
+    const char  *eos_token, *pad_token; /* tokens of its vocabulary; NULL: its own */
+    const char  *bos_token, *unk_token; /* must be its own; NULL: any */
     /* adapter: LoRA by the names of PEFT's LoraConfig */
     const char  *adapter;               /* directory of one to go on from, or NULL */
     int64_t      lora_rank;             /* 0: none, but with adapter */
@@ -57,6 +59,7 @@ struct settings {
     double       train_split_ratio;     /* 0: no cut; see trainer/data/prepare.h */
     double       val_test_split_ratio;
     const char  *data_dir, *dataset_name;
+    const char  *excess_length_strategy;/* of samples that are too long: truncate, drop, raise */
     bool         packing;               /* fill micro-batches with whole documents */
     bool         loss_on_padding;       /* samples are padded to max_seq_length, and learned so */
     const char  *padding_side;          /* auto: the tokenizer's; left, right */

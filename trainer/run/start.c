@@ -9,6 +9,7 @@
 #include "libckpt/io/path.h"
 #include "trainer/comm/report.h"
 #include "trainer/checkpoint/adapter.h"
+#include "trainer/checkpoint/special.h"
 #include "trainer/run/model_find.h"
 #include "trainer/checkpoint/position.h"
 #include "trainer/checkpoint/proof.h"
@@ -200,6 +201,8 @@ int run_start_open(struct session *s, const struct run_start *start, const struc
     model_dir(dir, *start->base ? start->base : start->resume);
     if (rc == 0)
         rc = session_open(s, set->init ? set->init : dir, set->tokenizer, &device, 0, err);
+    if (rc == 0)
+        rc = comm_agree(s->comm, special_use(s, set, err), err);
     if (rc == 0 && set->lora_rank > 0)
         rc = adapter_config_of(&wanted, set, s->arch, err);
     if (rc == 0 && config && wanted)

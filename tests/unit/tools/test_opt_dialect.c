@@ -30,8 +30,10 @@ static const struct opt_field base_fields[] = {
     OPT_NOT_DONE("noise", "0 none", "noise is not done"),
     OPT_NOT_DONE("width", "", "an option of this name is there"),
     OPT_NOT_DONE("when", "always never=0", "the time is fixed", .option = "max-steps"),
+    OPT_DOES("couples", "pair"),
+    OPT_DOES("names", "columns"),
 };
-static const struct opt_dialect base = {.name = "Base", .field = base_fields, .n_field = 11};
+static const struct opt_dialect base = {.name = "Base", .field = base_fields, .n_field = 13};
 
 static const struct opt_field own_fields[] = {
     OPT_DOES("steps", "any"),
@@ -173,6 +175,13 @@ TEST(a_file_of_a_program)
     assert_string_equal(p.err.text, "");
     assert_true(p.v.rate == 0.5);
     assert_int_equal(p.v.item.n, 2);
+    parsed_release(&p);
+    file("couples: {a: 1, b: 2}\nnames: {x: y}\n");     /* an option's mapping by another name */
+    AS(&p, "--config", path);
+    assert_string_equal(p.err.text, "");
+    assert_int_equal(p.v.pair.n, 2);
+    assert_string_equal(p.v.pair.item[1], "b=2");
+    assert_string_equal(p.v.columns, "{\"x\": \"y\"}");
     parsed_release(&p);
 }
 

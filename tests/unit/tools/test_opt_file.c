@@ -95,6 +95,33 @@ TEST(flags_win)
     parsed_release(&p);
 }
 
+/* A mapping is an option's value where that is made of pairs, or JSON. */
+TEST(mappings)
+{
+    struct parsed p = {0};
+
+    with(&p, "pair: {b: 2, a: 1}\ncolumns:\n  z: 'a \"b\\c'\n  a: 1\nnumbers: {m: 0.9, n: true}\n");
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.v.pair.n, 2);
+    assert_string_equal(p.v.pair.item[0], "b=2");
+    assert_string_equal(p.v.pair.item[1], "a=1");
+    assert_string_equal(p.v.columns, "{\"z\": \"a \\\"b\\\\c\", \"a\": \"1\"}");
+    assert_string_equal(p.v.numbers, "m=0.9,n=true");
+    parsed_release(&p);
+    with(&p, "columns: '{}'\nnumbers: {}\npair: c=3\n");
+    assert_int_equal(p.rc, 0);
+    assert_string_equal(p.v.columns, "{}");
+    assert_null(p.v.numbers);
+    assert_string_equal(p.v.pair.item[0], "c=3");
+    parsed_release(&p);
+    refused("columns: {a: [b]}", ":1: a plain value is wanted here");
+    refused("columns: {a: {b: c}}", ":1: a plain value is wanted here");
+    refused("columns: {[a]: b}", ":1: a plain value is wanted here");
+    refused("columns: [{a: b}]", ":1: a plain value is wanted here");
+    refused("numbers: {a: [b]}", ":1: a plain value is wanted here");
+    refused("name: {a: b}", ":1: a plain value is wanted here");
+}
+
 TEST(wrong_values)
 {
     refused("\nmax_steps: many\n", ":2: max-steps: \"many\" is no whole number");

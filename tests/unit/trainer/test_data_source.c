@@ -286,6 +286,52 @@ TEST(bad_rows_stop_or_are_skipped)
     sample_release(&x);
 }
 
+TEST(rows_that_are_too_long_are_left_out_or_refused)
+{
+    static const char body[] = "{\"text\":\"a\"}\n{\"text\":\"a b c d e\"}\n{\"txt\":\"b\"}\n"
+                               "{\"text\":\"c d\"}\n";
+    struct data_opts drop = {.max_seq_length = 3, .excess = DATA_EXCESS_DROP};
+    struct data_opts raise = {.max_seq_length = 3, .excess = DATA_EXCESS_RAISE};
+    struct data_stats stats;
+    struct sample x = {0};
+    struct ckpt_err err = {0};
+    struct set s;
+
+    assert_int_equal(open_set(&s, body, &drop, &err), CKPT_EFORMAT);    /* of the bad row */
+    assert_non_null(strstr(err.text, "record 3"));
+    close_set(&s);
+    ckpt_err_clear(&err);
+    drop.bad = DATA_BAD_SKIP;
+    assert_int_equal(open_set(&s, body, &drop, &err), 0);
+    assert_int_equal(data_source_count(s.source), 2);
+    assert_int_equal(data_source_dropped(s.source), 1);
+    assert_int_equal(data_source_scan(s.source, &stats, &err), 0);
+    assert_int_equal(stats.n_samples, 2);
+    assert_int_equal(stats.n_skipped, 1);
+    assert_int_equal(stats.n_dropped, 1);
+    assert_int_equal(stats.n_truncated, 0);
+    assert_int_equal(stats.n_tokens, 5);
+    assert_int_equal(stats.longest, 3);
+    assert_int_equal(data_source_lengths(s.source)[1], 3);
+    assert_int_equal(data_source_sample(s.source, 1, &x, &err), 0);
+    expect_text(&s, &x, 0, x.n, "c d</s>");
+    close_set(&s);
+    drop = (struct data_opts){.max_seq_length = 3, .excess = DATA_EXCESS_DROP};
+    assert_int_equal(open_set(&s, "{\"text\":\"a b c d e\"}\n", &drop, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "all 1 records have more tokens than `max_seq_length 3`"));
+    close_set(&s);
+    ckpt_err_clear(&err);
+    raise.bad = DATA_BAD_SKIP;                  /* a long row is not a bad one */
+    assert_int_equal(open_set(&s, body, &raise, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "record 2: more tokens than `max_seq_length 3`"));
+    close_set(&s);
+    ckpt_err_clear(&err);
+    assert_int_equal(open_set(&s, "{\"text\":\"a b\"}\n", &raise, &err), 0);
+    assert_int_equal(data_source_count(s.source), 1);
+    close_set(&s);
+    sample_release(&x);
+}
+
 static void fingerprint(unsigned char print[16], const struct data_opts *opts)
 {
     struct ckpt_err err = {0};

@@ -238,6 +238,35 @@ TEST(bad_rows_are_the_same_rows)
     close_set(&s);
 }
 
+/* One file serves whatever becomes of samples that are too long. */
+TEST(long_rows_are_the_same_rows)
+{
+    struct data_opts o = {.max_seq_length = 8, .cache = DATA_CACHE_ON}, made = o;
+    struct data_stats here, kept;
+    struct ckpt_err err = {0};
+    struct set s;
+
+    write_texts(600, 0);
+    made.cache = DATA_CACHE_OFF;
+    made.excess = DATA_EXCESS_DROP;
+    must_open(&s, &made);
+    assert_int_equal(data_source_scan(s.source, &here, &err), 0);
+    assert_true(here.n_dropped > 0 && here.n_samples > 0);
+    close_set(&s);
+    expect_cache(&o, true);
+    o.excess = DATA_EXCESS_DROP;
+    told[0] = '\0';
+    must_open(&s, &o);
+    assert_false(told[0]);                      /* it was found */
+    assert_int_equal(data_source_scan(s.source, &kept, &err), 0);
+    assert_memory_equal(&kept, &here, sizeof here);
+    close_set(&s);
+    o.excess = DATA_EXCESS_TRUNCATE;
+    must_open(&s, &o);
+    assert_int_equal(data_source_count(s.source), 600);
+    close_set(&s);
+}
+
 TEST(whatever_decides_samples_makes_another_file)
 {
     const struct data_opts other[] = {
