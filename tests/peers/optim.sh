@@ -42,7 +42,7 @@ moe() {         # RANKS OPTION...
 }
 moe 1
 moe 2
-"$PEERS" -P tests/peers/adafactor_experts.py "$T"
+"$PEERS" -P tests/peers/adafactor.py "$T" experts
 # Its second checkpoint has the states of experts one by one now, as transformers 4 saves them.
 cp "$T/moe-1/checkpoint-3/model.safetensors" "$T/whole.safetensors"
 rm -r "$T/moe-1/checkpoint-3"
