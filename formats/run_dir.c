@@ -25,11 +25,10 @@
 #include <string.h>
 
 #include "formats/place.h"
+#include "formats/ray_run.h"
 #include "libckpt/base/json.h"
 #include "libckpt/err.h"
 #include "libckpt/io/path.h"
-
-#define SNAPSHOT  "checkpoint_manager_snapshot.json"
 
 static const char *const stems[] = {"checkpoint-", "checkpoint_"};
 static const char *const late[] = {"trainer_state.json", "random_states_0.pkl", ".metadata"};
@@ -119,41 +118,30 @@ static int pick_numbered(const char **out, const struct ckpt_place *p, struct ck
     return 0;
 }
 
-/* Ray Train 2: the latest checkpoint according to the run's index. */
-static int pick_snapshot(const char **out, const struct ckpt_place *p, struct ckpt_arena *arena,
-                         struct ckpt_err *err)
+/* Ray Train 2: the latest checkpoint according to the run's index, or the best. */
+static int pick_indexed(const char **out, const struct ckpt_place *p, bool best,
+                        struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct ckpt_file *f = NULL;
-    json_t *doc = NULL, *latest;
-    const char *name;
-    int rc = ckpt_file_open_at(&f, p->dir, SNAPSHOT, err);
+    int rc = ckpt_file_open_at(&f, p->dir, RAY_RUN_INDEX, err);
 
     if (rc == 0)
-        rc = ckpt_json_read(&doc, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
-    latest = json_object_get(doc, "latest_checkpoint_result");
-    name = json_string_value(json_object_get(latest, "checkpoint_dir_name"));
-    if (rc == 0 && json_is_null(latest))
-        rc = ckpt_fail(err, CKPT_EFORMAT, "%s/" SNAPSHOT ": no checkpoint was reported", p->path);
-    else if (rc == 0 && (!name || !ckpt_file_name_is_clean(name)))
-        rc = ckpt_fail_as(err, CKPT_EREFUSED, "refused-path",
-                          "%s/" SNAPSHOT ": the latest checkpoint has no clean name", p->path);
-    else if (rc == 0 && !has_folder(p, name))
+        rc = ray_run_find(out, f, best, p->path, arena, err);
+    if (rc == 0 && !has_folder(p, *out))
         rc = ckpt_fail_as(err, CKPT_EFORMAT, "missing",
-                          "%s/" SNAPSHOT ": names %s, which is not there", p->path, name);
-    if (rc == 0 && !(*out = ckpt_arena_strndup(arena, name, strlen(name))))
-        rc = ckpt_nomem(err, strlen(name));
-    json_decref(doc);
+                          "%s/" RAY_RUN_INDEX ": names %s, which is not there", p->path, *out);
     ckpt_file_close(f);
     return rc;
 }
 
-/* Ray's experiment: the trial in it, recognised by its result.json. */
+/* Ray's experiment: the trial in it, recognised by its result.json, or the run by its index. */
 static int pick_trial(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
 {
     const char *name = NULL;
 
     for (size_t i = 0; i < p->n_entry; i++) {
-        if (!p->entry[i].is_dir || !folder_has(p, p->entry[i].name, "result.json"))
+        if (!p->entry[i].is_dir || (!folder_has(p, p->entry[i].name, "result.json") &&
+                                    !folder_has(p, p->entry[i].name, RAY_RUN_INDEX)))
             continue;
         if (name)
             return doubt(p, name, "has several trials", err);
@@ -227,8 +215,8 @@ static int pick(const char **out, const struct ckpt_place *p, struct ckpt_arena 
     int rc;
 
     *out = NULL;
-    if (place_has(p, SNAPSHOT))
-        return pick_snapshot(out, p, arena, err);
+    if (place_has(p, RAY_RUN_INDEX))
+        return pick_indexed(out, p, false, arena, err);
     rc = pick_numbered(out, p, err);
     if (rc || *out)
         return rc;
@@ -244,7 +232,7 @@ static int pick(const char **out, const struct ckpt_place *p, struct ckpt_arena 
             n++;
         }
     if (n > 1)
-        return doubt(p, only, "several checkpoints and no " SNAPSHOT " that names the latest",
+        return doubt(p, only, "several checkpoints and no " RAY_RUN_INDEX " that names the latest",
                      err);
     *out = only;
     return only ? 0 : pick_trial(out, p, err);
@@ -299,20 +287,31 @@ int run_dir_enter(struct ckpt_place *p, bool found, bool trained, struct ckpt_ar
     return 0;
 }
 
+/* The entries of a folder on this machine; closed by the caller, also after a failure. */
+static int look(struct ckpt_place *p, const char *path, struct ckpt_arena *arena,
+                struct ckpt_err *err)
+{
+    struct ckpt_entry *entry = NULL;
+    int rc;
+
+    *p = (struct ckpt_place){.path = path};
+    rc = ckpt_dir_open(&p->dir, path, CKPT_FOLLOW, err);
+    if (rc == 0)
+        rc = ckpt_dir_list(p->dir, arena, &entry, &p->n_entry, err);
+    p->entry = entry;
+    return rc;
+}
+
 int64_t run_dir_highest(const char *run)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_err ignored = {0};
-    struct ckpt_place p = {0};
-    struct ckpt_entry *entry = NULL;
+    struct ckpt_place p;
     int64_t newest = -1;
 
-    if (ckpt_dir_open(&p.dir, run, CKPT_FOLLOW, &ignored) == 0 &&
-        ckpt_dir_list(p.dir, &arena, &entry, &p.n_entry, &ignored) == 0) {
-        const char *name;
+    if (look(&p, run, &arena, &ignored) == 0) {
+        const char *name = highest(&p, stems[0], INT64_MAX);
 
-        p.entry = entry;
-        name = highest(&p, stems[0], INT64_MAX);
         newest = name ? ckpt_path_number(name, stems[0]) : -1;
     }
     ckpt_dir_close(p.dir);
@@ -345,20 +344,50 @@ static bool best_of(char path[4096], const char *run, const char *folder)
     return named;
 }
 
+/* By HF Trainer's state, of the newest checkpoint or of the run itself. */
+static int best_numbered(char path[4096], const struct ckpt_place *p, const char *newest,
+                         struct ckpt_err *err)
+{
+    if (best_of(path, p->path, newest) || best_of(path, p->path, "."))
+        return 0;
+    ckpt_fail(err, CKPT_ENOTFOUND, "%s: the trainer_state.json of %s names no best checkpoint",
+              p->path, newest);
+    return ckpt_err_hint(err, "a run has one that evaluates and saves");
+}
+
+static int best_in(char path[4096], const char *run, bool inside, struct ckpt_err *err)
+{
+    struct ckpt_arena arena = {0};
+    struct ckpt_place p;
+    const char *name = NULL;
+    int rc = look(&p, run, &arena, err);
+
+    for (size_t s = 0; rc == 0 && s < COUNT(stems) && !name; s++)
+        name = highest(&p, stems[s], INT64_MAX);
+    if (rc == 0 && place_has(&p, RAY_RUN_INDEX)) {
+        rc = pick_indexed(&name, &p, true, &arena, err);
+        if (rc == 0 && snprintf(path, 4096, "%s/%s", run, name) >= 4096)
+            rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: its path is too long", name);
+    } else if (rc == 0 && name) {
+        rc = best_numbered(path, &p, name, err);
+    } else if (rc == 0 && (inside || (rc = pick_trial(&name, &p, err)) == 0)) {
+        char trial[4096];
+
+        rc = name && snprintf(trial, sizeof trial, "%s/%s", run, name) < (int)sizeof trial
+                 ? best_in(path, trial, true, err)
+                 : ckpt_fail(err, CKPT_ENOTFOUND, "%s: no checkpoints in it, of which one is the "
+                             "best", run);
+    }
+    ckpt_dir_close(p.dir);
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
 int run_dir_best(char path[4096], const char *run, struct ckpt_err *err)
 {
-    int64_t newest = run_dir_highest(run);
-    char folder[64];
+    int rc = best_in(path, run, false, err);
 
-    if (newest < 0)
-        return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no checkpoints in it, of which one is the best",
-                         run);
-    snprintf(folder, sizeof folder, "checkpoint-%lld", (long long)newest);
-    if (!best_of(path, run, folder) && !best_of(path, run, ".")) {
-        ckpt_fail(err, CKPT_ENOTFOUND, "%s: the trainer_state.json of %s "
-                  "names no best checkpoint", run, folder);
-        return ckpt_err_hint(err, "a run has one that evaluates and saves");
-    }
-    return ckpt_path_is_dir(path) ? 0 : ckpt_fail(err, CKPT_ENOTFOUND, "%s: the best checkpoint, "
-                                                  "which is not there", path);
+    if (rc || ckpt_path_is_dir(path))
+        return rc;
+    return ckpt_fail(err, CKPT_ENOTFOUND, "%s: the best checkpoint, which is not there", path);
 }

@@ -16,8 +16,9 @@
 int run_dir_enter(struct ckpt_place *p, bool found, bool trained, struct ckpt_arena *arena,
                   bool *entered, struct ckpt_err *err);
 /*
- * The best checkpoint in a run's folder on this machine: the one that trainer_state.json of the
- * newest checkpoint, or of the run itself, names.  CKPT_ENOTFOUND where there is none.
+ * The best checkpoint in a run's folder on this machine, or in an experiment of Ray with one run:
+ * the one that trainer_state.json of the newest checkpoint, or of the run itself, names; of Ray
+ * Train 2 the last of its index.  CKPT_ENOTFOUND where there is none.
  */
 int run_dir_best(char path[4096], const char *run, struct ckpt_err *err);
 /* The number of the newest checkpoint-<n> in a folder; -1: it is no run's. */

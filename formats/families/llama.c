@@ -290,8 +290,9 @@ const struct family families_llama[] = {
         .model_type = "mixtral", .architecture = "MixtralForCausalLM", LLAMA_NAMES,
         .tokenizer_class = "LlamaTokenizer",
         .block = mixtral_block, .lora_targets = "q_proj,v_proj", .gguf = "llama",
-        .gguf_llama = true, .fixed = {LLAMA_LIKE, .norm_topk_prob = true}, .keys = mixtral_keys,
-        .ignored = llama_ignored, .read = experts_read, .says = ROUTER | WINDOWS,
+        .gguf_llama = true, .fixed = {LLAMA_LIKE, .norm_topk_prob = true, .rope.theta = 1e6},
+        .keys = mixtral_keys, .ignored = llama_ignored, .read = experts_read,
+        .says = ROUTER | WINDOWS,
     },
     {
         .model_type = "qwen3_moe", .architecture = "Qwen3MoeForCausalLM", LLAMA_NAMES,

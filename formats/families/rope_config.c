@@ -158,7 +158,8 @@ int rope_config_read(struct arch *a, const json_t *config, struct ckpt_err *err)
         o = json_object_get(config, "rope_scaling");
     if (!json_is_object(o))
         o = NULL;
-    if ((rc = ckpt_json_num_or(&theta, config, "rope_theta", 10000, err)) != 0 ||
+    if ((rc = ckpt_json_num_or(&theta, config, "rope_theta",
+                               r->theta > 0 ? r->theta : 10000, err)) != 0 ||
         (rc = ckpt_json_num_or(&part, config, "partial_rotary_factor", 1, err)) != 0)
         return rc;
     if (o && ((rc = ckpt_json_num_or(&theta, o, "rope_theta", theta, err)) != 0 ||

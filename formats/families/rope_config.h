@@ -10,7 +10,7 @@
 
 /*
  * Fill arch->rope from rope_parameters (v5), or rope_theta, rope_scaling and, for a family with
- * longrope, partial_rotary_factor (v4).  Sizes are known.
+ * longrope, partial_rotary_factor (v4).  Sizes are known; a theta that is there is the family's.
  */
 int rope_config_read(struct arch *arch, const json_t *config, struct ckpt_err *err);
 

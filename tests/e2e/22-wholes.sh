@@ -2,9 +2,9 @@
 . "$(dirname "$0")/lib.sh"
 W=$G/wholes
 # holds NAME EXPECTED PATH - it is merged, and holds that.
-holds() {
+holds() {       # holds NAME SAFETENSORS WHOLE...
     rm -f "$T/out.safetensors"
-    t "$1 is merged" ckpt-merge -q -o "$T/out.safetensors" "$3"
+    t "$1 is merged" ckpt-merge -q -o "$T/out.safetensors" "${@:3}"
     expect 0 "$1: the weights that were saved" ckpt-inspect --compare "$2" "$T/out.safetensors"
 }
 holds "accelerate's project folder" "$W/expected.safetensors" "$W/accelerate"
@@ -65,6 +65,20 @@ expect 65 "an index that names what is gone" ckpt-inspect "$T/gone"
 t "the folder that is gone is named" says "names checkpoint_2026-01-02_03-04-05.000002, which is not there"
 cp -r "$W/ray-run" "$T/out_of"; sed -i 's|"checkpoint_dir_name": "[^"]*"|"checkpoint_dir_name": "../gone"|g' "$T/out_of/checkpoint_manager_snapshot.json"
 expect 77 "an index that leads out of its folder" ckpt-inspect "$T/out_of"
+# The best of a run of Ray Train 2: the last of its index, which Ray sorts by the run's score.
+saves_of() { ckpt-inspect --json "$@" 2>/dev/null | grep -oE '"checkpoint": "[^"]*"' | grep -oE 'checkpoint_2[^"/]*'; }
+t "the newest of a run with scores" [ "$(saves_of "$W/ray-scored")" = checkpoint_2026-11-28_01-31-01.562191 ]
+expect_prints 0 "A10 its best" "step: 2" ckpt-inspect --best "$W/ray-scored"
+holds "its best is merged" "$W/ray-scored/checkpoint_2026-11-28_01-30-59.505859/checkpoint/model.safetensors" --best "$W/ray-scored"
+mkdir "$T/storage"; cp -r "$W/ray-scored" "$T/storage/run"
+expect_prints 0 "the folder around the run" "step: 4" ckpt-inspect "$T/storage"
+expect_prints 0 "the best of the run in it" "step: 2" ckpt-inspect --best "$T/storage"
+rm -r "$T/storage/run/checkpoint_2026-11-28_01-30-59.505859"
+expect_says 65 "a best one that is gone" "names checkpoint_2026-11-28_01-30-59.505859, which is not there" ckpt-inspect --best "$T/storage/run"
+expect 77 "a best one out of its folder" ckpt-inspect --best "$T/out_of"
+echo '{"checkpoint_results": [], "latest_checkpoint_result": null}' >"$T/storage/run/checkpoint_manager_snapshot.json"
+expect_says 65 "nothing reported" "no checkpoint was reported" ckpt-inspect --best "$T/storage/run"
+expect_says 66 "a folder of no run" "no checkpoints in it" ckpt-inspect --best "$T/storage/run/checkpoint_2026-11-28_01-31-01.562191/checkpoint"
 cp "$L/last.ckpt" "$T/lit/last.ckpt"; cp "$L/last.ckpt" "$T/lit/last-v1.ckpt"
 doubted "several .ckpt files" last-v1.ckpt "two that are the last" "$T/lit"
 cp -r "$W/ray-train" "$T/two"; for c in "$T"/two/checkpoint_*/; do cp "$c/model.pt" "$c/other.pt"; done

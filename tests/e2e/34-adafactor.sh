@@ -61,4 +61,18 @@ expect 65 "a file that ends early" train bad 1 --max-steps 6 --resume-from-check
 echo '{"model_type": "mixtral", "hidden_size": 24, "intermediate_size": 36, "num_attention_heads": 3, "num_key_value_heads": 1, "num_hidden_layers": 2,
     "num_local_experts": 4, "num_experts_per_tok": 2, "hidden_act": "silu", "max_position_embeddings": 64, "vocab_size": 4096}' >"$T/experts.json"
 t "a model with experts" ckpt-train -q --init "$T/experts.json" --tokenizer $R/tokenizer --init-only -o "$T/experts"
-BASE=$T/experts expect_says 65 "is refused" "models with experts are not done" train x 1
+export BASE=$T/experts
+t "experts" train moe 1 $first
+t "all of a layer are one tensor" bash -c "ckpt-inspect $T/moe/checkpoint-4/optimizer.pt | grep -qE 'exp_avg_sq_row +F32 +.4, 72. ' && ckpt-inspect $T/moe/checkpoint-4/optimizer.pt | grep -qE 'exp_avg_sq_col +F32 +.4, 36. '"
+resumes moe ", experts" $first
+for stage in 1 3; do
+    t "experts, stage $stage" train some 2 --zero-stage $stage $first
+    t "experts, stage $stage: the losses of one rank" near some moe 1e-6
+    back some again
+    t "experts, stage $stage: one rank goes on" train again 1 $first --resume-from-checkpoint latest
+    t "experts, stage $stage: to the same losses" near again moe 1e-6
+    rm -rf "$T/some"
+done
+expect_says 78 "experts with rates of their own" "are of one tensor" train x 1 --lr-for 'experts\.1\.w1=1e-4'
+t "gate and up apart from down" train rates 1 --max-steps 1 --lr-for 'experts\.\d+\.w2=1e-4'
+

@@ -26,6 +26,8 @@ t "has the same bytes in checkpoint-4" same
 t "the final model is the trial's" cmp "$(trial exp)/model.safetensors" plain/model.safetensors
 t "which is known as the best" grep -q "\"best_model_checkpoint\": \"exp/TorchTrainer[^/]*/checkpoint_00000[0-2]\"" "$(trial exp)/trainer_state.json"
 expect_prints 0 "the experiment is inspected" "step: 6" ckpt-inspect exp
+expect 0 "its best one" ckpt-inspect --best exp
+t "is the one that the trial's state names" grep -qF "$(grep '"best_model_checkpoint"' "$(trial exp)/trainer_state.json" | grep -o 'checkpoint_00000[0-2]')" .out .err
 expect_prints 0 "its checkpoints are in the page's table" "page.html" ckpt-inspect --html page.html "$(trial exp)"
 t "with their steps" grep -qE '<td>checkpoint_000001</td><td class="n"[^>]*>4<' page.html
 expect 0 "merged" ckpt-merge -q -o merged exp

@@ -53,6 +53,7 @@ seeds() {
     wandb)       find tests/golden/logs -name "*.wandb" -size -20k ;;
     card)        find tests/golden/hf-imdb -name README.md; find tests/fuzz/seeds/card -type f ;;
     csv)         find tests/golden/data/flat -name "*.?sv" ;;
+    ray_run)     find tests/golden/wholes -name checkpoint_manager_snapshot.json; find tests/fuzz/seeds/ray_run -type f ;;
     json_doc)    find tests/golden/data -name "*.json" -size -20k; find tests/golden/data/flat -name "*.jsonl" ;;
     tokenizer_json) find tests/golden/tokenizers tests/fuzz/seeds/tokenizer_json -name 'tokenizer*.json' -size -40k ;;
     run_file)    find tests/golden/recipes tests/golden/ds_configs -name '*.[jy]*'; find tests/fuzz/seeds/run_file -type f ;;

@@ -185,6 +185,26 @@ def ray_real(out):
             f.write(json.dumps(row) + "\n")
 
 
+def ray_scores(config):
+    from ray import train
+    for i, loss in enumerate((0.5, 0.2, 0.4, 0.3)):
+        with tempfile.TemporaryDirectory() as d:
+            hf_folder(f"{d}/checkpoint", {"w": torch.full((2,), i + 1.0)}, i + 1)
+            train.report({"eval_loss": loss}, checkpoint=train.Checkpoint.from_directory(d))
+
+
+def ray_scored(out):
+    """A run of Ray Train 2 that keeps the best two of four by a score: the second save and the last."""
+    import ray
+    from ray import train
+    from ray.train.torch import TorchTrainer
+    ray.init(num_cpus=2, include_dashboard=False)
+    keep = train.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="eval_loss", checkpoint_score_order="min")
+    TorchTrainer(ray_scores, scaling_config=train.ScalingConfig(num_workers=1),
+                 run_config=train.RunConfig(name="ray-scored", storage_path=out, checkpoint_config=keep)).fit()
+    ray.shutdown()
+
+
 def main(out):
     shutil.rmtree(out, ignore_errors=True)
     for name in ("accelerate", "accelerate-bin", "ray-trial", "ray-run"):
@@ -199,6 +219,7 @@ def main(out):
     ray_run(f"{out}/ray-run", weights)
     save_file(lightning_run(f"{out}/lightning", weights), f"{out}/expected_ckpt.safetensors")
     ray_real(os.path.abspath(out))
+    ray_scored(os.path.abspath(out))
 
 
 if __name__ == "__main__":

@@ -228,12 +228,23 @@ enum { RANKS = 3, STEPS = 3 };
 
 struct shape {
     int64_t rows, cols, height;
+    int     part;                       /* of its tensor: two are one below another in a matrix */
 };
 
 static const struct shape shapes[] = {
-    {12, 21, 12}, {24, 7, 24}, {10, 6, 5}, {33, 0, 33}, {1, 1, 1}, {1, 100, 1}, {100, 1, 100},
-    {65, 129, 65}, {300, 37, 60}, {1, 0, 1}, {700, 0, 700}, {257, 300, 257}, {2000, 97, 1000}};
-enum { N = sizeof shapes / sizeof shapes[0] };
+    {12, 21, 12, 0}, {24, 7, 24, 0}, {10, 6, 5, 0}, {33, 0, 33, 0}, {1, 1, 1, 0}, {1, 100, 1, 0},
+    {100, 1, 100, 0}, {65, 129, 65, 0}, {300, 37, 60, 0}, {1, 0, 1, 0}, {700, 0, 700, 0},
+    {257, 300, 257, 0}, {2000, 97, 1000, 0}};
+/* A tensor of so many parts follows, more than one launch has. */
+enum { ALONE = sizeof shapes / sizeof shapes[0], PARTS = 54, UPPER = 5, LOWER = 3, WIDE = 37,
+       N = ALONE + PARTS };
+
+static struct shape shape_of(int i)
+{
+    int part = i - ALONE, rows = part % 2 ? LOWER : UPPER;
+
+    return part < 0 ? shapes[i] : (struct shape){rows, WIDE, rows, part};
+}
 
 static int64_t numel_of(const struct shape *s) { return s->rows * (s->cols ? s->cols : 1); }
 static int64_t sums_of(const struct shape *s)
@@ -252,36 +263,55 @@ static struct both doubles(struct gpu *g, int64_t n)
     return gpu_random(g, CKPT_F32, 2 * n, 1e3f);
 }
 
-static void open_held(struct gpu *g, struct held *h, const struct shape *s, int seed)
+/* Rows and columns of the tensor of those that begins with i. */
+static int64_t tensor_rows(int i) { return i < ALONE ? shapes[i].rows : PARTS / 2 * (UPPER + LOWER); }
+static int64_t tensor_cols(int i)
 {
+    return i < ALONE ? sums_of(&shapes[i]) - shapes[i].rows : PARTS / 2 * WIDE;
+}
+
+static void open_held(struct gpu *g, struct held *h, int i)
+{
+    struct shape shape = shape_of(i), *s = &shape;
     int64_t n = numel_of(s), sums = sums_of(s);
+    int seed = i;
 
     h->p = gpu_random(g, CKPT_F32, n, seed % 3 ? 0.02f : 1.0f);
     h->g = gpu_random(g, CKPT_F32, n, 0.1f);
     h->m = gpu_random(g, CKPT_F32, n, 0);
     h->rounded = gpu_blank(g, g->type, n + 1);
     for (int r = 0; r < RANKS; r++) {
-        h->row[r] = gpu_random(g, CKPT_F32, s->rows, 0);
-        h->col[r] = gpu_random(g, CKPT_F32, s->cols ? sums - s->rows : 1, 0);
-        h->rms[r] = gpu_random(g, CKPT_F32, 1, 0);
         h->sum[r] = doubles(g, sums);
+        if (s->part > 0)
+            continue;
+        h->row[r] = gpu_random(g, CKPT_F32, tensor_rows(i), 0);
+        h->col[r] = gpu_random(g, CKPT_F32, s->cols ? tensor_cols(i) : 1, 0);
+        h->rms[r] = gpu_random(g, CKPT_F32, 1, 0);
         h->square[r] = doubles(g, 2);
     }
 }
 
-/* What rank r of so many has of it. */
-static struct op_factored op_of(const struct held *h, const struct shape *s, int r, int ranks,
-                                bool gpu, bool moment)
+/* What rank r of so many has of parameter i. */
+static struct op_factored op_of(const struct held *all, int i, int r, int ranks, bool gpu,
+                                bool moment)
 {
 #define AT(x) (gpu ? (x).gpu : (x).cpu)
+    struct shape shape = shape_of(i), *s = &shape;
+    const struct held *h = &all[i], *first = h - s->part;
+    int64_t matrix = s->part / 2, above = s->part % 2 ? UPPER : 0;
+    int64_t tall = i < ALONE ? s->height : UPPER + LOWER;
     int64_t n = numel_of(s), part = (n + ranks - 1) / ranks;
     int64_t start = r * part < n ? r * part : n;
-    double *square = AT(h->square[r]);
+    double *square = AT(first->square[r]);
     struct op_factored f = {
         .param = (float *)AT(h->p) + start, .grad = (float *)AT(h->g) + start,
         .exp_avg = moment ? (float *)AT(h->m) + start : NULL,
         .n = n - start < part ? n - start : part, .rows = s->rows, .cols = s->cols,
-        .height = s->height, .row = AT(h->row[r]), .col = AT(h->col[r]), .rms = AT(h->rms[r]),
+        .height = s->height, .above = above, .tall = tall, .first = s->part == 0,
+        .numel = i < ALONE ? n : tensor_rows(i) * WIDE,
+        .row = (float *)AT(first->row[r]) + matrix * tall + above,
+        .col = (float *)AT(first->col[r]) + matrix * s->cols, .rms = AT(first->rms[r]),
+        .beside = i < ALONE || s->part % 2 ? NULL : (double *)AT(all[i + 1].sum[r]) + LOWER,
         .sum = AT(h->sum[r]), .weight_square = square, .update_square = square + 1, .lr = 1e-2,
         .weight_decay = start % 2 ? 0 : 0.1};
 
@@ -317,16 +347,19 @@ static void step(struct gpu *g, const struct held *h, int ranks, bool gpu, struc
     for (int part = OP_FACTORED_SUMS; part <= OP_FACTORED_UPDATE; part++) {
         for (int r = 0; r < ranks; r++) {
             for (int i = 0; i < N; i++)
-                f[r][i] = op_of(&h[i], &shapes[i], r, ranks, gpu, !isnan(a->adafactor->beta1));
+                f[r][i] = op_of(h, i, r, ranks, gpu, !isnan(a->adafactor->beta1));
             dev->ops->factored(dev, (enum op_factored_part)part, f[r], N, a);
         }
         for (int i = 0; part < OP_FACTORED_UPDATE && i < N; i++) {
+            struct shape s = shape_of(i);
+
             for (int r = 0; r < ranks; r++)
-                at[r] = part == OP_FACTORED_SUMS ? f[r][i].sum : f[r][i].update_square;
-            add(dev, at, ranks, part == OP_FACTORED_SUMS ? sums_of(&shapes[i]) : 1);
-            for (int r = 0; r < ranks; r++)
-                at[r] = f[r][i].weight_square;
+                at[r] = f[r][i].sum;
             if (part == OP_FACTORED_SUMS)
+                add(dev, at, ranks, sums_of(&s));
+            for (int r = 0; r < ranks; r++)
+                at[r] = part == OP_FACTORED_SUMS ? f[r][i].weight_square : f[r][i].update_square;
+            if (f[0][i].first)
                 add(dev, at, ranks, 1);
         }
     }
@@ -335,15 +368,18 @@ static void step(struct gpu *g, const struct held *h, int ranks, bool gpu, struc
 static void check(struct gpu *g, const struct held *h)
 {
     for (int i = 0; i < N; i++) {
-        int64_t n = numel_of(&shapes[i]);
+        struct shape s = shape_of(i);
+        int64_t n = numel_of(&s);
         unsigned char *want = gpu_bytes(g, &h[i].rounded), *got = gpu_bytes(g, &h[i].rounded);
         float *p = gpu_fetch(g, &h[i].p);
 
         gpu_close_to(g, "param", &h[i].p, F32_BOUND);
         gpu_close_to(g, "exp_avg", &h[i].m, F32_BOUND);
-        gpu_close_to(g, "row", &h[i].row[0], F32_BOUND);
-        gpu_close_to(g, "col", &h[i].col[0], F32_BOUND);
-        gpu_close_to(g, "rms", &h[i].rms[0], F32_BOUND);
+        if (s.part == 0) {
+            gpu_close_to(g, "row", &h[i].row[0], F32_BOUND);
+            gpu_close_to(g, "col", &h[i].col[0], F32_BOUND);
+            gpu_close_to(g, "rms", &h[i].rms[0], F32_BOUND);
+        }
         ckpt_convert(want, g->type, p, CKPT_F32, (size_t)n);
         assert_memory_equal(got, want, gpu_size(&h[i].rounded));
         free(want);
@@ -369,7 +405,7 @@ static void steps(struct gpu *g, int ranks, const struct op_adafactor *o)
     struct adamw a = {.rule = OP_RULE_ADAFACTOR, .grad_scale = 0.7, .adafactor = o};
 
     for (int i = 0; i < N; i++)
-        open_held(g, &h[i], &shapes[i], i);
+        open_held(g, &h[i], i);
     for (a.step = 1; a.step <= STEPS; a.step++)
         for (int side = 0; side < 2; side++)
             step(g, h, ranks, side, &a);
@@ -398,12 +434,13 @@ TEST(factored_again)
     at = g.gpu->ops->alloc(g.gpu, sizeof v);
     g.gpu->ops->to_device(g.gpu, at, v, sizeof v);
     for (int i = 0; i < N; i++) {
+        struct shape s = shape_of(i);
         float *p;
 
-        open_held(&g, &h[0][i], &shapes[i], i);
-        open_held(&g, &h[1][i], &shapes[i], i);
+        open_held(&g, &h[0][i], i);
+        open_held(&g, &h[1][i], i);
         p = gpu_fetch(&g, &h[0][i].g);
-        for (int64_t k = 0; k < numel_of(&shapes[i]); k++)
+        for (int64_t k = 0; k < numel_of(&s); k++)
             p[k] *= 0.25f;              /* exact */
         g.gpu->ops->to_device(g.gpu, h[1][i].g.gpu, p, gpu_size(&h[0][i].g));
         free(p);
@@ -419,8 +456,9 @@ TEST(factored_again)
     step(&g, h[1], RANKS, true, &a);
     for (int i = 0; i < N; i++) {
         gpu_same(&g, "param", &h[0][i].p, &h[1][i].p);
-        gpu_same(&g, "row", &h[0][i].row[0], &h[1][i].row[0]);
-        if (shapes[i].cols)
+        if (shape_of(i).part == 0)
+            gpu_same(&g, "row", &h[0][i].row[0], &h[1][i].row[0]);
+        if (shape_of(i).part == 0 && shape_of(i).cols)
             gpu_same(&g, "col", &h[0][i].col[1], &h[1][i].col[1]);
         gpu_same(&g, "rounded", &h[0][i].rounded, &h[1][i].rounded);
     }

@@ -56,6 +56,27 @@ static int take(float *to, int64_t n, struct ckpt_source *src, size_t k, const c
     return ckpt_source_read(src, t, 0, n, to, err);
 }
 
+/* The parts of a tensor one by one, as transformers 4 has experts: the mean of a column over gate
+ * and up is that of their means. */
+static int take_part(struct session *s, struct ckpt_source *src, size_t k, size_t i,
+                     const struct params_stacked *in, struct ckpt_err *err)
+{
+    const struct param *q = &zero_flat(s->zero)->params->item[i];
+    struct zero_factors f = zero_factors(s->zero, i);
+    int64_t rows = q->shape.dim[0], cols = q->shape.dim[1];
+    float *col = f.col + in->matrix * cols, *some = ckpt_alloc((size_t)cols, sizeof *some);
+    int rc = some ? take(f.row + in->matrix * in->height + in->above, rows, src, k,
+                         "exp_avg_sq_row", q->name, err)
+                  : ckpt_nomem(err, (size_t)cols * sizeof *some);
+
+    if (rc == 0)
+        rc = take(some, cols, src, k, "exp_avg_sq_col", q->name, err);
+    for (int64_t c = 0; rc == 0 && c < cols; c++)
+        col[c] = in->above > 0 ? (col[c] + some[c]) / 2 : some[c];
+    ckpt_free(some);
+    return rc;
+}
+
 static int take_all(struct session *s, struct ckpt_source *src, const struct optim_order *order,
                     struct ckpt_err *err)
 {
@@ -65,8 +86,14 @@ static int take_all(struct session *s, struct ckpt_source *src, const struct opt
     for (size_t k = 0; rc == 0 && k < order->n; k++) {
         size_t i = order->slot[k].part[0].param;
         struct zero_factors f = zero_factors(s->zero, i);
+        struct params_stacked in;
         char name[64];
 
+        if (order->slot[k].n_part == 1 && order->slot[k].shape.rank == 2 &&
+            params_stacked(&in, p, i)) {
+            rc = take_part(s, src, k, i, &in, err);
+            continue;
+        }
         rc = take(f.row, f.n_row, src, k, f.col ? "exp_avg_sq_row" : "exp_avg_sq",
                   p->item[i].name, err);
         if (rc == 0 && f.col)
@@ -78,14 +105,35 @@ static int take_all(struct session *s, struct ckpt_source *src, const struct opt
     return rc;
 }
 
+/* Groups and experts as transformers 5 has them, one group of all, and the same with the experts
+ * one by one. */
+static int take_somehow(struct session *s, struct ckpt_source *src, struct ckpt_err *err)
+{
+    const struct params *p = zero_flat(s->zero)->params;
+    int rc = 0;
+
+    for (int k = 0; k < (s->arch->num_experts > 0 ? 4 : 2); k++) {
+        struct ckpt_err other = {0}, *to = k ? &other : err;
+        struct ckpt_arena a = {0};
+        struct optim_order order;
+
+        rc = k % 2 ? optim_order_whole(&order, &a, p, s->arch, k < 2, to)
+                   : optim_order(&order, &a, p, s->arch, k < 2, to);
+        if (rc == 0)
+            rc = take_all(s, src, &order, to);
+        ckpt_arena_release(&a);
+        if (rc == 0)
+            ckpt_err_clear(err);
+        if (rc != CKPT_EMISMATCH || strcmp(to->reason, "shape") != 0)
+            break;
+    }
+    return rc && err->code ? ckpt_err_code(err) : rc;
+}
+
 int factors_load(struct session *s, const char *file, bool prove, struct ckpt_err *err)
 {
     const struct ckpt_open_opts opts = {.prove = prove};
-    const struct params *p = zero_flat(s->zero)->params;
     struct ckpt_source *src = NULL;
-    struct ckpt_arena a = {0};
-    struct ckpt_err other = {0};
-    struct optim_order order;
     int rc = ckpt_path_is_file(file) ? 0 : ckpt_fail_as(err, CKPT_EMISMATCH, "missing",
                                                         "optimizer.pt is absent: it has the rows "
                                                         "and columns of `optim adafactor`");
@@ -93,18 +141,9 @@ int factors_load(struct session *s, const char *file, bool prove, struct ckpt_er
     if (rc == 0)
         rc = ckpt_open_as(&src, "torch", file, &opts, err);
     if (rc == 0)
-        rc = optim_order(&order, &a, p, s->arch, true, err);
-    if (rc == 0)
-        rc = take_all(s, src, &order, err);
-    if (rc == CKPT_EMISMATCH && strcmp(err->reason, "shape") == 0 &&
-        optim_order_whole(&order, &a, p, s->arch, true, &other) == 0 &&
-        take_all(s, src, &order, &other) == 0) {
-        ckpt_err_clear(err);
-        rc = 0;
-    }
+        rc = take_somehow(s, src, err);
     if (rc == 0)
         zero_factors_write(s->zero);
     ckpt_source_close(src);
-    ckpt_arena_release(&a);
     return rc;
 }

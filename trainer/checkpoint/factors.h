@@ -16,7 +16,8 @@
 int factors_save(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                  const struct optim_order *order, const struct adamw_reader *reader,
                  struct ckpt_err *err);
-/* Read them from a file that we or transformers' Adafactor wrote; prove: verify its checksums. */
+/* Read them from a file that we or transformers' Adafactor (4 or 5) wrote; prove: verify its
+ * checksums. */
 int factors_load(struct session *s, const char *file, bool prove, struct ckpt_err *err);
 
 #endif

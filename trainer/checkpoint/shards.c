@@ -252,6 +252,15 @@ static int take_weights(void *ctx, size_t i, int64_t start, int64_t n, const flo
                ? 0 : ds_flat_out_put_weight(h->flat, h->slot_of[i], start, n, from, err);
 }
 
+/* Adafactor's numbers, by the tensors of transformers. */
+static int save_factors(struct shards *h, struct ckpt_outdir *dir, struct ckpt_err *err)
+{
+    struct optim_order order;
+    int rc = optim_order(&order, &h->arena, zero_flat(h->s->zero)->params, h->s->arch, true, err);
+
+    return rc ? rc : factors_save(h->s, h->c, dir, &order, NULL, err);
+}
+
 int shards_begin(struct shards **out, struct session *s, const struct checkpoint *c,
                  struct ckpt_outdir *dir, const char *tag, bool model, struct ckpt_err *err)
 {
@@ -271,7 +280,7 @@ int shards_begin(struct shards **out, struct session *s, const struct checkpoint
     else if (rc == 0)
         rc = ds_flat_out_begin(&h->flat, dir, tag, &h->state, model, err);
     if (rc == 0 && model && zero_factors(s->zero, h->order.slot[0].part[0].param).row)
-        rc = factors_save(s, c, dir, &h->order, NULL, err);
+        rc = save_factors(h, dir, err);
     if (rc == 0 && h->flat && model)
         h->taker = (struct weights_taker){take_weights, h};
     return rc;

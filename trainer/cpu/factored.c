@@ -81,7 +81,10 @@ static int64_t sums_of(const struct op_factored *f)
 
 static void sums(struct device *dev, const struct op_factored *f, float factor)
 {
-    cpu_sum_squares(dev, f->weight_square, f->param, f->n);
+    double squares;
+
+    cpu_sum_squares(dev, &squares, f->param, f->n);
+    *f->weight_square = f->first ? squares : *f->weight_square + squares;
     for (int64_t k = 0; k < sums_of(f); k++)
         f->sum[k] = 0;
     for (int64_t k = 0; !f->cols && k < f->n; k++) {
@@ -107,12 +110,15 @@ static void sums(struct device *dev, const struct op_factored *f, float factor)
 
 /* -- moments ---------------------------------------------------------------------------------- */
 
-/* moment[n] decays towards sum[n] / count + eps. */
-static void decay(float *moment, const double *sum, int64_t n, double count, double keep,
-                  double eps)
+/* moment[n] decays towards sum[n] / count + eps; more: what else is in the sums, or NULL. */
+static void decay(float *moment, const double *sum, const double *more, int64_t n, double count,
+                  double keep, double eps)
 {
-    for (int64_t k = 0; k < n; k++)
-        moment[k] = (float)(moment[k] * keep + (1.0 - keep) * (sum[k] / count + eps));
+    for (int64_t k = 0; k < n; k++) {
+        double x = more ? sum[k] + more[k] : sum[k];
+
+        moment[k] = (float)(moment[k] * keep + (1.0 - keep) * (x / count + eps));
+    }
 }
 
 /* sqrt(mean(row) / row) of one row, its matrix's mean given. */
@@ -123,12 +129,12 @@ static float row_factor(const struct op_factored *f, int64_t row, double mean)
 
 static double row_mean(const struct op_factored *f, int64_t matrix)
 {
-    const float *row = f->row + matrix * f->height;
+    const float *row = f->row + matrix * f->height - f->above;
     double sum = 0;
 
-    for (int64_t r = 0; r < f->height; r++)
+    for (int64_t r = 0; r < f->tall; r++)
         sum += row[r];
-    return sum / (double)f->height;
+    return sum / (double)f->tall;
 }
 
 /* u[n] of columns [from, from + n) of a row. */
@@ -200,23 +206,24 @@ static double square(const struct op_factored *f, int64_t at, const float *u, in
     return sum;
 }
 
-static double numel_of(const struct op_factored *f)
-{
-    return (double)f->rows * (double)(f->cols ? f->cols : 1);
-}
-
-static void moments(struct device *dev, const struct op_factored *f, float factor,
-                    const struct adamw *a)
+static void moments(const struct op_factored *f, const struct adamw *a)
 {
     const struct op_adafactor *o = a->adafactor;
     double keep = 1.0 - pow((double)a->step, o->decay_rate);
 
-    *f->rms = (float)sqrt(*f->weight_square / numel_of(f));
-    decay(f->row, f->sum, f->rows, f->cols ? (double)f->cols : 1, keep, o->eps);
-    if (f->cols)
-        decay(f->col, f->sum + f->rows, f->rows / f->height * f->cols, (double)f->height, keep,
-              o->eps);
-    *f->update_square = over_all(dev, f, factor, square, NULL);
+    if (f->first)
+        *f->rms = (float)sqrt(*f->weight_square / (double)f->numel);
+    decay(f->row, f->sum, NULL, f->rows, f->cols ? (double)f->cols : 1, keep, o->eps);
+    if (f->cols && f->above == 0)       /* one parameter does it for a matrix */
+        decay(f->col, f->sum + f->rows, f->beside, f->rows / f->height * f->cols, (double)f->tall,
+              keep, o->eps);
+}
+
+static void update_squares(struct device *dev, const struct op_factored *f, float factor)
+{
+    double squares = over_all(dev, f, factor, square, NULL);
+
+    *f->update_square = f->first ? squares : *f->update_square + squares;
 }
 
 /* -- weights ---------------------------------------------------------------------------------- */
@@ -260,7 +267,7 @@ static void update(struct device *dev, const struct op_factored *f, float factor
                    const struct adamw *a)
 {
     const struct op_adafactor *o = a->adafactor;
-    double lr = rate_of(f, a), rms = sqrt(*f->update_square / numel_of(f)) / o->clip_threshold;
+    double lr = rate_of(f, a), rms = sqrt(*f->update_square / (double)f->numel) / o->clip_threshold;
     struct scalars s = {.scale = (float)(lr / fmax(1.0, rms)), .beta1 = (float)o->beta1,
                         .one_minus_b1 = (float)(1.0 - o->beta1),
                         .keep = (float)(1.0 - lr * f->weight_decay), .dev = dev};
@@ -279,8 +286,11 @@ void cpu_factored(struct device *dev, enum op_factored_part part, const struct o
         if (part == OP_FACTORED_SUMS)
             sums(dev, &f[i], factor);
         else if (part == OP_FACTORED_MOMENTS)
-            moments(dev, &f[i], factor, a);
+            moments(&f[i], a);
         else
             update(dev, &f[i], factor, a);
     }
+    /* Once the rows are there that others have of a matrix. */
+    for (int64_t i = 0; part == OP_FACTORED_MOMENTS && i < n; i++)
+        update_squares(dev, &f[i], factor);
 }

@@ -61,11 +61,6 @@ __host__ __device__ __forceinline__ int64_t columns_of(const struct op_factored 
     return f.cols ? f.rows / f.height * f.cols : 0;
 }
 
-__device__ __forceinline__ double numel_of(const struct op_factored &f)
-{
-    return (double)f.rows * (double)(f.cols ? f.cols : 1);
-}
-
 /* -- sums ------------------------------------------------------------------------------------- */
 
 /* A warp for each row, of which the rank owns some columns, or none. */
@@ -143,14 +138,16 @@ decay(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, s))
     int64_t k = (int64_t)(blockIdx.x - t.first[i]) * block + threadIdx.x;
     bool of_row = k < f.rows;
     float *to = of_row ? f.row + k : f.col + (k - f.rows), scale;
-    double count = !of_row ? (double)f.height : f.cols ? (double)f.cols : 1;
+    double count = !of_row ? (double)f.tall : f.cols ? (double)f.cols : 1, sum;
 
     if (!factor_of(&scale, s))
         return;
-    if (k == 0)
-        *f.rms = (float)sqrt(*f.weight_square / numel_of(f));
-    if (k < f.rows + columns_of(f))
-        *to = (float)(*to * s.keep + (1.0 - s.keep) * (f.sum[k] / count + s.eps));
+    if (k == 0 && f.first)
+        *f.rms = (float)sqrt(*f.weight_square / (double)f.numel);
+    if (k >= f.rows + columns_of(f) || (!of_row && f.above > 0))    /* one does it for a matrix */
+        return;
+    sum = !of_row && f.beside ? f.sum[k] + f.beside[k - f.rows] : f.sum[k];
+    *to = (float)(*to * s.keep + (1.0 - s.keep) * (sum / count + s.eps));
 }
 
 /* A block for each matrix: what the elements of its rows are multiplied by. */
@@ -165,9 +162,9 @@ scale_rows(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, s))
 
     if (!factor_of(&scale, s))
         return;
-    for (int64_t r = first + threadIdx.x; r < end; r += blockDim.x)
+    for (int64_t r = first - f.above + threadIdx.x; r < first - f.above + f.tall; r += blockDim.x)
         mean += f.row[r];
-    mean = cuda_block_sum(mean) / (double)f.height;
+    mean = cuda_block_sum(mean) / (double)f.tall;
     for (int64_t r = first + threadIdx.x; r < end; r += blockDim.x)
         f.sum[r] = (float)sqrt(mean / f.row[r]);
 }
@@ -214,23 +211,27 @@ square(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, s),
         part[blockIdx.x] = sum;
 }
 
-/* A block for each parameter. */
+/* A block for each parameter; that of the first of a tensor, or of its first in this launch, adds
+ * up those of all of it. */
 template <enum which OF>
 __global__ void __launch_bounds__(block)
 add_up(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, s),
        const double *part)
 {
     const struct op_factored &f = t.op[blockIdx.x];
-    double sum = 0;
+    double *to = OF == WEIGHTS ? f.weight_square : f.update_square, sum = 0;
+    int32_t end = (int32_t)blockIdx.x + 1;
     float scale;
 
-    if (!factor_of(&scale, s))
+    if (!factor_of(&scale, s) || (blockIdx.x > 0 && !f.first))
         return;
-    for (uint32_t k = t.first[blockIdx.x] + threadIdx.x; k < t.first[blockIdx.x + 1]; k += block)
+    while (end < t.n && !t.op[end].first)
+        end++;
+    for (uint32_t k = t.first[blockIdx.x] + threadIdx.x; k < t.first[end]; k += block)
         sum += part[k];
     sum = cuda_block_sum(sum);
     if (threadIdx.x == 0)
-        *(OF == WEIGHTS ? f.weight_square : f.update_square) = sum;
+        *to = f.first ? sum : *to + sum;
 }
 
 /* -- weights ---------------------------------------------------------------------------------- */
@@ -244,7 +245,7 @@ update(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, s))
     int64_t first = (int64_t)(blockIdx.x - t.first[i]) * block * each + threadIdx.x;
     double lr = (s.relative ? s.lr : f.lr) *
                 (s.scale_parameter ? fmax(s.eps_rms, (double)*f.rms) : 1.0);
-    float rate = (float)(lr / fmax(1.0, sqrt(*f.update_square / numel_of(f)) / s.clip));
+    float rate = (float)(lr / fmax(1.0, sqrt(*f.update_square / (double)f.numel) / s.clip));
     float keep = (float)(1.0 - lr * f.weight_decay), scale;
 
     if (!factor_of(&scale, s))

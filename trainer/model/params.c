@@ -314,6 +314,19 @@ bool params_is_hidden(const struct param *p)
     return matrix;
 }
 
+bool params_stacked(struct params_stacked *out, const struct params *p, size_t i)
+{
+    const struct param *q = &p->item[i];
+    int64_t rows = q->shape.dim[0];
+    bool down = q->role == ROLE_EXPERT_DOWN;
+
+    if (p->adapted || !role_is_expert((enum role)q->role))
+        return false;
+    *out = (struct params_stacked){.matrix = q->expert, .height = down ? rows : 2 * rows,
+                                   .above = q->role == ROLE_EXPERT_UP ? rows : 0};
+    return true;
+}
+
 const char *params_saved_name(char *dst, size_t size, const struct params *p, size_t i, bool live)
 {
     const struct param *q = &p->item[i];

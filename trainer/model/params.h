@@ -84,6 +84,15 @@ bool params_is_saved(const struct params *p, size_t i);
 /* Whether it is a matrix between embeddings and head, or a factor of the adapter of one. */
 bool params_is_hidden(const struct param *p);
 /*
+ * Where an expert's matrix lies in the tensor that transformers 5 has of all experts of a layer:
+ * gate and up in [E, 2F, D], gate above, down in [E, D, F].  False: it is a tensor of its own, as
+ * all are where an adapter is trained.
+ */
+struct params_stacked {
+    int64_t matrix, above, height;      /* which; rows above its own there; all its rows */
+};
+bool params_stacked(struct params_stacked *out, const struct params *p, size_t i);
+/*
  * The name PEFT saves a trained parameter under, or with live the one it has in the wrapped
  * model's state_dict; without an adapter the parameter's own.  Returns dst, cut to fit.
  */

@@ -92,7 +92,12 @@ struct op_adafactor {
     bool   scale_parameter, relative_step, warmup_init;
 };
 
-/* One parameter, of which this rank steps elements [start, start + n). */
+/*
+ * One parameter, of which this rank steps elements [start, start + n).  Several may make up one
+ * tensor, of which there is one rms(u) and one rms(p), as those of a layer's experts do: they
+ * follow one another, first says which begins.  Two may have the rows of one matrix, one's above
+ * the other's; a parameter that shares its matrix has that one alone.
+ */
 struct op_factored {
     float       *param;             /* [n] */
     const float *grad;              /* [n] */
@@ -100,12 +105,18 @@ struct op_factored {
     void        *rounded;           /* [n] as in adamw_run */
     int64_t      n, start;
     int64_t      rows, cols;        /* of all matrices one below another; cols 0: a vector [rows] */
-    int64_t      height;            /* rows of one matrix */
+    int64_t      height;            /* its rows of one matrix */
+    int64_t      above, tall;       /* rows of that matrix which another parameter has above them,
+                                       and of all of it: 0, height where it is not shared */
+    bool         first;             /* of its tensor */
+    int64_t      numel;             /* of the tensor */
     float       *row, *col;         /* [rows], [rows / height][cols]; a vector's row: exp_avg_sq */
-    float       *rms;               /* of the weights before the step */
+    float       *rms;               /* of the tensor's weights before the step */
     double      *sum;               /* [rows] and [rows / height][cols]: of g^2; from MOMENTS to
                                        UPDATE what a backend needs */
-    double      *weight_square, *update_square;     /* sums over elements */
+    const double *beside;           /* [cols] those of the columns below it in the same matrix;
+                                       NULL: none */
+    double      *weight_square, *update_square;     /* sums over elements; of the tensor */
     double       lr, weight_decay;
 };
 

@@ -86,6 +86,7 @@ static void add_fused(struct making *m, const struct place *run, size_t n, enum 
     int64_t D = arch->hidden_size, F = arch->moe_intermediate_size, E = arch->num_experts;
     bool down = a == ROLE_EXPERT_DOWN;
     struct optim_slot *s = &m->out->slot[m->out->n++];
+    struct params_stacked at = {0};
 
     *s = (struct optim_slot){
         .shape = ckpt_shape_of(3, (int64_t[]){E, down ? D : 2 * F, down ? F : D}), .part = m->part,
@@ -96,11 +97,9 @@ static void add_fused(struct making *m, const struct place *run, size_t n, enum 
         if (q->role != (int)a && q->role != (int)b)
             continue;
         s->group = q->group;
+        params_stacked(&at, m->p, run[k].param);
         *m->part++ = (struct optim_part){
-            .param = run[k].param,
-            .at = down ? q->expert * F * D
-                       : (2 * q->expert + (q->role == (int)b)) * F * D,
-        };
+            .param = run[k].param, .at = (at.matrix * at.height + at.above) * q->shape.dim[1]};
         s->n_part++;
     }
 }

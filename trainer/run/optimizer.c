@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "formats/families/arch.h"
 #include "libckpt/log.h"
 
 /* What a rank saves that has no true weights. */
@@ -18,6 +17,27 @@ static void tell_narrow(const struct session *s)
         numel /= s->shard->world_size;
     ckpt_log(CKPT_LOG_NOTE, "weights in bfloat16 alone, rounded stochastically: %.1f MiB less than "
              "with float32 masters", (double)numel * sizeof(float) / (1 << 20));
+}
+
+/* Adafactor steps a matrix of all experts of a layer as one tensor. */
+static int check_stacked(const struct params *p, struct ckpt_err *err)
+{
+    const struct param *last[2] = {0};  /* gate or up, and down */
+
+    for (size_t i = 0; i < p->n; i++) {
+        const struct param *q = &p->item[i];
+        struct params_stacked in;
+        int down;
+
+        if (!params_stacked(&in, p, i))
+            continue;
+        down = in.height == q->shape.dim[0];
+        if (last[down] && last[down]->layer == q->layer && last[down]->group != q->group)
+            return ckpt_fail(err, CKPT_ECONFIG, "`optim adafactor`: %s and %s are of one tensor, "
+                             "with one learning rate and weight decay", last[down]->name, q->name);
+        last[down] = q;
+    }
+    return 0;
 }
 
 int run_optimizer_open(struct run_optimizer *o, const struct settings *s, struct session *session,
@@ -37,23 +57,14 @@ int run_optimizer_open(struct run_optimizer *o, const struct settings *s, struct
         rc = optim_groups(&o->groups, &o->arena, model_params_to_group(session->model), &opts, err);
     if (rc == 0 && !(o->now = ckpt_arena_alloc(&o->arena, o->groups.n, sizeof *o->now)))
         rc = ckpt_nomem(err, o->groups.n * sizeof *o->now);
+    if (rc == 0 && optim_find(s->optim)->rule == OP_RULE_ADAFACTOR)
+        rc = check_stacked(model_params(session->model), err);
     for (size_t g = 2; rc == 0 && session->comm->rank == 0 && g < o->groups.n; g++)
         ckpt_log(CKPT_LOG_NOTE, "parameter group %zu: learning rate %g, weight decay %g", g,
                  o->groups.peak[g].lr, o->groups.peak[g].weight_decay);
     if (rc == 0 && !s->master_weights && session->comm->rank == 0)
         tell_narrow(session);
     return rc;
-}
-
-int run_optimizer_check(const struct settings *s, const struct session *session,
-                        struct ckpt_err *err)
-{
-    const struct optim_row *row = optim_find(s->optim);
-
-    if (session->arch->num_experts > 0 && row->rule == OP_RULE_ADAFACTOR)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "`optim %s`: models with experts are not done",
-                         row->name);
-    return 0;
 }
 
 struct zero_opts run_optimizer_zero(const struct settings *s)

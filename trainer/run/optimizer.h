@@ -18,9 +18,6 @@ struct run_optimizer {
 /* Put the model's parameters into groups.  Once it is planned; the same on every rank. */
 int run_optimizer_open(struct run_optimizer *o, const struct settings *s, struct session *session,
                        struct ckpt_err *err);
-/* Whether the device and the model can have it. */
-int run_optimizer_check(const struct settings *s, const struct session *session,
-                        struct ckpt_err *err);
 void run_optimizer_close(struct run_optimizer *o);
 /* Where its states, weights and gradients are to lie. */
 struct zero_opts run_optimizer_zero(const struct settings *s);

@@ -153,8 +153,7 @@ int run_prepare(struct run_job *r, struct ckpt_err *err)
         (rc = settings_batch(&r->own, r->session.comm->world_size, err)) != 0 ||
         (rc = session_split(&r->session, settings_hybrid(s), settings_node_ranks(s), err)) != 0 ||
         (rc = find_start(r, err)) != 0 ||
-        (rc = run_start_open(&r->session, &r->start, s, err)) != 0 ||
-        (rc = run_optimizer_check(s, &r->session, err)) != 0)
+        (rc = run_start_open(&r->session, &r->start, s, err)) != 0)
         return rc;
     report_phase("load");
     if ((rc = plan_open(&r->data, &r->own, &r->session, r->start.base, r->io->stop,

@@ -135,9 +135,10 @@ int zero_read_stored(struct zero *z, enum optim_state_array of, size_t i, int64_
                      void *to, struct ckpt_err *err);
 int zero_write_stored(struct zero *z, enum optim_state_array of, size_t i, int64_t at, int64_t n,
                       const void *from, struct ckpt_err *err);
-/* Adafactor's numbers of parameter i, on the host; all of them, on every rank.  Where the device's
- * memory is not the host's they are what zero_factors_read has brought there, and those that were
- * changed count once zero_factors_write has brought them back. */
+/* Adafactor's numbers of the tensor that parameter i is, or is in (params_stacked), on the host;
+ * all of them, on every rank.  Where the device's memory is not the host's they are what
+ * zero_factors_read has brought there, and those that were changed count once zero_factors_write
+ * has brought them back. */
 struct zero_factors {
     float  *row, *col;                  /* [n_row], [n_col]; of a vector row is exp_avg_sq and there
                                            is no col.  NULL: not there */

@@ -1,6 +1,7 @@
 /* formats: what a path is, and the words for what it is instead. */
 #include "tests/unit/compare.h"
 #include "tests/unit/files.h"
+#include "formats/run_dir.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -129,6 +130,36 @@ TEST(the_newest_of_a_run_is_opened)
     assert_string_equal(json_string_value(json_object_get(ckpt_source_info(s), "checkpoint")),
                         TMP "/checkpoint-9");
     ckpt_source_close(s);
+}
+
+/* The last of Ray's list, or what the Trainer's state names. */
+TEST_ERR(the_best_of_a_run)
+{
+    static const struct { const char *text; int code; const char *says; } rows[] = {
+        {"{\"checkpoint_results\": [{\"checkpoint_dir_name\": \"x\"}, "
+         "{\"checkpoint_dir_name\": \"a\"}]}", 0, TMP "/a"},
+        {"{\"checkpoint_results\": []}", CKPT_EFORMAT, "no checkpoint was reported"},
+        {"{\"checkpoint_results\": {\"checkpoint_dir_name\": \"a\"}}", CKPT_EFORMAT,
+         "no checkpoint was reported"},
+        {"{\"checkpoint_results\": [7]}", CKPT_EREFUSED, "the best checkpoint has no clean name"},
+        {"{\"checkpoint_results\": [{\"checkpoint_dir_name\": \"..\"}]}", CKPT_EREFUSED,
+         "no clean name"},
+        {"{\"checkpoint_results\": [{\"checkpoint_dir_name\": \"b\"}]}", CKPT_EFORMAT,
+         "names b, which is not there"},
+        {"{\"checkpoint_results\": [", CKPT_EFORMAT, "checkpoint_manager_snapshot.json"},
+    };
+    char path[4096];
+
+    scratch_at(TMP);
+    assert_int_equal(run_dir_best(path, TMP, err), CKPT_ENOTFOUND);
+    ckpt_err_clear(err);
+    mkdir(TMP "/a", 0777);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        put_text(TMP "/checkpoint_manager_snapshot.json", rows[i].text);
+        assert_int_equal(run_dir_best(path, TMP, err), rows[i].code);
+        assert_non_null(strstr(rows[i].code ? err->text : path, rows[i].says));
+        ckpt_err_clear(err);
+    }
 }
 
 /* Folders that only hold each other end. */

@@ -130,3 +130,23 @@ TEST(rope_refuses_what_makes_no_sense)
             "elements of a head are rotated");
     refused("{\"rope_type\":\"default\",\"rope_theta\":0}", CKPT_EFORMAT, "theta");
 }
+
+/* A base that config.json does not say is the family's. */
+TEST(rope_has_the_familys_base)
+{
+    static const struct { const char *family; double theta; } rows[] = {
+        {"llama", 1e4}, {"mistral", 1e4}, {"qwen3_moe", 1e4}, {"mixtral", 1e6}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ckpt_err err = {0};
+        struct arch *arch;
+        json_t *config = json_pack("{s:s,s:i,s:i,s:i,s:i}", "model_type", rows[i].family,
+                                   "hidden_size", 64, "num_attention_heads", 4,
+                                   "num_key_value_heads", 2, "head_dim", 16);
+
+        assert_int_equal(arch_read_json(&arch, config, &err), 0);
+        assert_true(fabs(arch->rope.theta - rows[i].theta) < 1e-3);
+        arch_free(arch);
+        json_decref(config);
+    }
+}
