@@ -74,9 +74,11 @@ static int finish(struct work *w, int rc, struct ckpt_err *err)
         l->sum.own_nats += l->row[i].own_nats;
         l->sum.bytes += l->row[i].bytes;
     }
-    if (l->sum.tokens <= 0)
-        return ckpt_fail(err, CKPT_EFORMAT, "evaluation data: no supervised token in %zu samples",
-                         l->n);
+    if (l->sum.tokens <= 0) {
+        ckpt_fail(err, CKPT_EFORMAT, "evaluation data: no supervised token in %zu samples", l->n);
+        return ckpt_err_hint(err, "completions are empty, or cut off after --max-seq-length %lld",
+                             (long long)w->e->w->rows.max_seq_length);
+    }
     if (bad < 0)
         return 0;
     ckpt_fail_as(err, CKPT_EFORMAT, "not-finite", "the loss is not a number");

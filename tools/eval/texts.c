@@ -70,6 +70,8 @@ static int collect_prompts(struct eval_opened *e, struct eval_result *r, struct 
     if (!r->prompt || !r->reference || !r->text || !r->finish || !r->n_tokens || !r->logprobs ||
         !r->answers_json)
         return ckpt_nomem(err, most * sizeof *r->text);
+    r->first_answered = e->source && data_source_kind(e->source) == DATA_PROMPT
+                            ? e->w->prompt.n : most;
     for (size_t i = 0; i < e->w->prompt.n; i++)
         if ((rc = add_prompt(r, ckpt_strdup(e->w->prompt.item[i]), ckpt_strdup(""), err)) != 0)
             return rc;
