@@ -150,3 +150,16 @@ expect 64 "no token" ckpt-eval --prompt x --max-new-tokens 0 base
 echo '{"question": "Q?", "context": "c", "answers": {"text": [], "answer_start": []}}' >odd.jsonl
 ckpt-eval -q -t odd.jsonl --metric squad_v2 --max-new-tokens 2 --predictions-out odd.out base >/dev/null
 t "a question without an answer can be read back" ckpt-eval -q --predictions odd.out --metric squad_v2
+
+# -- keys of generation_config.json: obeyed, harmless, refused, or told ---------------------------
+cp -r base configured
+key() { echo "{\"max_new_tokens\": 2, \"eos_token_id\": 2, $1}" >configured/generation_config.json; }
+key '"top_h": 0.4, "do_sample": false, "use_cache": true, "pad_token_id": 3, "cache_implementation": "static", "num_assistant_tokens": 20, "transformers_version": "5.24.0"'
+t "harmless keys" ckpt-eval --strict -q --prompt x configured
+for k in '"guidance_scale": 1.5' '"dola_layers": "low"' '"token_healing": true' '"num_return_sequences": 2' '"max_time": 3.5'; do
+    key "$k"
+    expect_says 65 "refused: $k" "generation_config.json: key $(echo "$k" | cut -d'"' -f2) changes what is generated" ckpt-eval --prompt x configured
+done
+key '"nosuch_penalty": 2'
+expect 1 "an unknown key" ckpt-eval --strict --prompt x configured
+t "is told" says "generation_config.json: key nosuch_penalty is not known, and has no effect"
