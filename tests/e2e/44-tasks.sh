@@ -108,6 +108,8 @@ expect_says 66 "bytes without a description" "no config.json" bash -c 'ckpt-merg
 cp -r base nan && printf '\000\000\300\177' | dd of=nan/model.safetensors bs=1 seek=$(($(stat -c %s nan/model.safetensors) - 4)) conv=notrunc status=none
 expect_says 65 "NaN in the weights: the first row, and what to do" "e.jsonl: record 1: the loss is not a number" ckpt-eval -t e.jsonl nan
 t "the hint names the way to find it" says "ckpt-inspect --stats"
+expect_says 65 "NaN while generating" "logits after " ckpt-eval --prompt x --max-new-tokens 2 nan
+t "the same hint" says "ckpt-inspect --stats"
 expect_says 65 "of choices too" "row 1: the likelihood is not a number" ckpt-eval -t arc.jsonl --task multiple-choice nan
 
 # -- outputs that cannot be written are told before the work ------------------------------------

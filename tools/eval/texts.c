@@ -389,6 +389,12 @@ static int continue_all(struct texts *x, struct ckpt_err *err)
     x->opts.hooks = &x->hooks;
     rc = generate_run(x->e->s.model, zero_weights(x->e->s.zero), &x->opts, x->seq, (int64_t)x->n,
                       err);
+    if (rc == CKPT_ENO) {               /* damaged weights: status 1 tells of figures alone */
+        struct ckpt_err why = *err;
+
+        ckpt_fail_as(err, CKPT_EFORMAT, "not-finite", "%s", why.text);
+        rc = ckpt_err_hint(err, "`ckpt-inspect --stats` names tensors with NaN or infinite values");
+    }
     if (rc == 0 && x->others && split_first(w->split))
         rc = split_rows_take(x->others, true, take, x, err);
     split_rows_close(x->others);        /* which ends this rank's rows */
