@@ -255,6 +255,11 @@ int cli_stopped(struct ckpt_err *err)
                      sigabbrev_np(cli_stop));
 }
 
+int cli_told_stop(int rc, struct ckpt_err *err)
+{
+    return rc == CKPT_ESTOPPED && cli_stop && !err->hint[0] ? cli_stopped(err) : rc;
+}
+
 const char *cli_spool(void)
 {
     const char *where = getenv("TMPDIR");

@@ -73,6 +73,9 @@ void cli_drain(bool on);
 void cli_end_at_once(void);
 /* CKPT_ESTOPPED with the signal's name. */
 int cli_stopped(struct ckpt_err *err);
+/* rc; where that is CKPT_ESTOPPED after a signal, err is as cli_stopped() puts it, unless it has a
+ * hint already. */
+int cli_told_stop(int rc, struct ckpt_err *err);
 /* Directory for unpacking: TMPDIR, or NULL for the library's default. */
 const char *cli_spool(void);
 

@@ -2,6 +2,7 @@
 #include "formats/torch/list.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/container/pickle/pickle.h"
@@ -78,22 +79,62 @@ static const struct value *child(const struct value *v, size_t i, const struct v
     return v->kind == VALUE_OBJECT && i == n_pairs + n_items ? v->u.obj.state : NULL;
 }
 
-/* Append to path: .key or .i; keys that are numbers are written in digits. */
+/* A float as Python spells it: the fewest digits that read back as the same number. */
+static void put_float(struct ckpt_buf *b, double f)
+{
+    char digits[40];
+    int n = 1;
+
+    do
+        snprintf(digits, sizeof digits, "%.*g", n, f);
+    while (n++ < 17 && strtod(digits, NULL) != f);
+    ckpt_buf_printf(b, "%s%s", digits, strpbrk(digits, ".en") ? "" : ".0");
+}
+
+/*
+ * Append a key: a text as it is, anything else as Python spells it, since a name must tell 1 and
+ * (1, 2) apart; texts within a tuple are in quotes.  What has no short spelling is # and its place
+ * in the dict.
+ */
+static void put_key(struct ckpt_buf *b, const struct value *key, size_t number, int depth)
+{
+    enum { DEEPEST = 4, LONGEST = 1000 };       /* of a text in a tuple, bytes */
+    bool tuple = value_is(key, VALUE_TUPLE) && depth < DEEPEST;
+    int64_t n;
+
+    if (value_is(key, VALUE_STR) && (depth == 0 || key->u.text.n <= LONGEST)) {
+        ckpt_buf_put_str(b, depth ? "'" : "");
+        ckpt_buf_put(b, key->u.text.p, key->u.text.n);
+        ckpt_buf_put_str(b, depth ? "'" : "");
+    } else if (value_as_int(key, &n)) {
+        ckpt_buf_printf(b, "%lld", (long long)n);
+    } else if (value_is(key, VALUE_FLOAT)) {
+        put_float(b, key->u.f);
+    } else if (value_is(key, VALUE_NONE)) {
+        ckpt_buf_put_str(b, "None");
+    } else if (!tuple) {
+        ckpt_buf_printf(b, "#%zu", number);
+    } else {
+        ckpt_buf_put_str(b, "(");
+        for (size_t i = 0; i < key->u.seq.n && b->len < MAX_PATH; i++) {
+            ckpt_buf_put_str(b, i ? ", " : "");
+            put_key(b, key->u.seq.item[i], i, depth + 1);
+        }
+        ckpt_buf_put_str(b, key->u.seq.n == 1 ? ",)" : ")");
+    }
+}
+
+/* Append to path: .key, or .i where there are no keys. */
 static int extend(struct lister *l, const struct value *key, size_t number)
 {
-    int64_t n = (int64_t)number;
-
     if (l->path.len + (value_is(key, VALUE_STR) ? key->u.text.n : 0) >= MAX_PATH)
         return ckpt_fail(l->err, CKPT_ELIMIT, "a path of over %zu bytes", MAX_PATH);
     if (l->path.len)
         ckpt_buf_put_u8(&l->path, '.');
-    if (value_is(key, VALUE_STR)) {
-        ckpt_buf_put(&l->path, key->u.text.p, key->u.text.n);
-    } else {
-        if (!value_as_int(key, &n))
-            n = (int64_t)number;
-        ckpt_buf_printf(&l->path, "%lld", (long long)n);
-    }
+    if (key)
+        put_key(&l->path, key, number, 0);
+    else
+        ckpt_buf_printf(&l->path, "%zu", number);
     return ckpt_buf_ok(&l->path) ? 0 : ckpt_nomem(l->err, l->path.len);
 }
 
@@ -157,7 +198,7 @@ int torch_list(struct torch_adder *to, struct ckpt_err *err)
     l->max_visits = VISITS_MIN + VISITS_PER * torch_archive_values(to->a);
     if (l->max_visits > VISITS_MAX)
         l->max_visits = VISITS_MAX;
-    ckpt_buf_init(&l->path, MAX_PATH + 64);
+    ckpt_buf_init(&l->path, 2 * MAX_PATH + 64);
     if (rc == 0 && inner) {
         to->kind = CKPT_WEIGHT;
         rc = walk(l, inner);

@@ -67,3 +67,16 @@ well_formed() { ! command -v xmllint >/dev/null || xmllint --noout "$1"; }
 t "is well-formed" well_formed "$T/page.html"
 t "fetches nothing" bash -c "! grep -qE '(src|href)=|url\\(|@import' $T/page.html"
 expect 73 "not over a file" ckpt-eval -q --prompt x --max-new-tokens 1 --html "$T/page.html" "$M"
+
+# A signal within the one step that reads a prompt of 60,000 tokens, which takes a minute: rows that were done stay.
+{ echo '{"prompt": "a", "completion": "b"}'; awk 'BEGIN { printf "{\"prompt\": \""; for (i = 0; i < 40000; i++) printf "noun " i % 10 " "; print "\", \"completion\": \"b\"}" }'; } >"$T/deep.jsonl"
+ckpt-eval -q --device cpu --eval-file "$T/deep.jsonl" --generate 2 --max-new-tokens 1 --batch-size 1 --predictions-out "$T/deep" "$M" >/dev/null 2>"$T/.err" &
+deep=$!
+wait_for '[ -s "$T/deep.part" ]' && kill -INT $deep
+ended() { ! kill -0 $deep 2>/dev/null; }
+t "a signal ends it within a long prompt" wait_for ended
+kill -9 $deep 2>/dev/null
+wait $deep
+t "as stopped" [ $? = 75 ]
+t "in one line" [ "$(cat "$T/.err")" = "ckpt-eval: stopped by SIGINT before all was done" ]
+t "with the row before it" [ "$(field prompt <"$T/deep.part")" = '"a"' ]

@@ -30,6 +30,43 @@ expect 65 "no row" ckpt-eval --predictions empty.jsonl --metric bleu
 expect 66 "no file" ckpt-eval --predictions absent.jsonl --metric bleu
 t "nothing is printed beside an error" [ ! -s "$T/.out" ]
 
+# -- rows of two systems are paired by index or id, not by place: they are written as they finish
+printf '%s\n' '{"index": 0, "prediction": "a b", "reference": "a"}' '{"index": 1, "prediction": "yes", "reference": "yes"}' '{"index": 2, "prediction": "no", "reference": "c"}' >i.jsonl
+tac i.jsonl >j.jsonl
+same() { ckpt-eval --json --predictions i.jsonl --base-predictions "$1" --metric squad --metric rouge | grep -c '"difference": 0.0, "p": 1.0'; }
+t "C7 the same rows in another order do not differ" [ "$(same j.jsonl)" = 6 ]
+sed 's/"index": /"place": /' j.jsonl >k.jsonl
+expect_says 65 "rows without a common key are those of their places" "row 1 has other references" ckpt-eval --predictions i.jsonl --base-predictions k.jsonl --metric squad
+sed 's/"index": 2/"index": 5/' j.jsonl >k.jsonl
+expect_says 65 "a row that is not there" "--base-predictions: no row with the index 2" ckpt-eval --predictions i.jsonl --base-predictions k.jsonl --metric squad
+cat i.jsonl j.jsonl >twice.jsonl
+expect_prints 0 "rows that are there twice count" "rows: 6" ckpt-eval --predictions twice.jsonl --metric squad
+t "and are told" says "twice.jsonl: the index of record 4 is an earlier record's too, and so it is with 3 in all: each counts"
+expect 1 "which is a failure for those who want it" ckpt-eval --strict --predictions twice.jsonl --metric squad
+t "not those of two files" bash -c 'ckpt-eval --strict --predictions i.jsonl --predictions j.jsonl --metric squad'
+
+# -- odd files: one clear line, or right numbers
+odd() { printf "$1" >odd.jsonl; expect_says 65 "$2" "odd.jsonl: record $3" ckpt-eval --predictions odd.jsonl --metric squad; }
+good='{"prediction": "x", "reference": "x"}\n'
+odd "$good"'{"prediction": "x", "reference": null}\n' "a reference that is null" "2: reference 1 is no text"
+odd "$good"'{"prediction": null, "reference": "x"}\n' "a prediction that is null" "2: no text in a field prediction"
+odd "$good"'{"prediction": "x", "reference": []}\n' "no reference in a list" "2: there is no reference"
+odd "$good"'{"prediction": "x", "reference": {"a": 1}}\n' "an object" "2: reference 1 is no text"
+odd '{"prediction": "a \377", "reference": "a"}\n' "bytes that are no UTF-8" "1: line 1: json: byte 18 of 39 is 0xff"
+odd "$good"'{"prediction": "\\ud800", "reference": "x"}\n' "half a character" "2: line 2: json"
+odd '{"prediction": "a", "reference": "x", "prediction": "b"}\n' "a field twice" "1: line 1: json: column 50: duplicate object key"
+odd '[1]\n' "a list" "1: line 1: not a JSON object"
+fine() { printf "$1" >odd.jsonl; t "$2" [ "$(value --predictions odd.jsonl --metric squad)" = "exact_match=100.0 f1=100.0 " ]; }
+fine '\357\273\277'"$good" "a byte order mark"
+fine '{"prediction": "x", "reference": "x"}\r\n\r\n'"$good" "CRLF and empty lines"
+fine '{"prediction": 5, "reference": [5, true, 2.5]}\n' "numbers"
+printf '%s\n' '{"prediction": "", "answers": {"text": [], "answer_start": []}}' '{"prediction": "x", "answers": {"text": [], "answer_start": []}}' >v2.jsonl
+t "questions without an answer, as SQuAD 2 has them" [ "$(value --predictions v2.jsonl --metric squad_v2)" = "exact_match=50.0 f1=50.0 " ]
+awk 'BEGIN { printf "{\"reference\": \"a\", \"prediction\": \""; for (i = 0; i < 500000; i++) printf "a b "; print "\"}" }' >long.jsonl
+t "a line of two million bytes" [ "$(value --predictions long.jsonl --metric squad | cut -d' ' -f1)" = "exact_match=0.0" ]
+awk 'BEGIN { printf "{\"reference\": \""; for (i = 0; i < 20000; i++) printf "a b "; printf "\", \"prediction\": \""; for (i = 0; i < 20000; i++) printf "a b "; print "\"}" }' >long.jsonl
+expect_says 65 "texts too long to compare" "row 1: ROUGE-L of texts of 40000 and 40000 words: a table of" ckpt-eval --predictions long.jsonl --metric rouge
+
 # -- BERTScore, by an encoder: the figures of bert_score (make_bertscore.py).  [E7, X3]
 cp -r "$G/models/bert-a" enc && cp "$G"/bertscore/* enc
 tr -d '\n' <"$G/bertscore.json" | sed -E 's/^\{"rows": \[//; s/\],"of": .*//; s/\]\},\{"prediction"/]}\n{"prediction"/g' >bert.jsonl

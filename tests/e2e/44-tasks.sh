@@ -108,4 +108,60 @@ expect_says 66 "bytes without a description" "no config.json" bash -c 'ckpt-merg
 cp -r base nan && printf '\000\000\300\177' | dd of=nan/model.safetensors bs=1 seek=$(($(stat -c %s nan/model.safetensors) - 4)) conv=notrunc status=none
 expect_says 65 "NaN in the weights: the first row, and what to do" "e.jsonl: record 1: the loss is not a number" ckpt-eval -t e.jsonl nan
 t "the hint names the way to find it" says "ckpt-inspect --stats"
+expect_says 65 "NaN while generating" "logits after " ckpt-eval --prompt x --max-new-tokens 2 nan
+t "the same hint" says "ckpt-inspect --stats"
 expect_says 65 "of choices too" "row 1: the likelihood is not a number" ckpt-eval -t arc.jsonl --task multiple-choice nan
+
+# -- outputs that cannot be written are told before the work ------------------------------------
+echo old >there; mkdir -p folder
+for o in --html --predictions-out; do
+    expect_says 73 "$o: a file that is there" "there: exists already" ckpt-eval --prompt x --max-new-tokens 1 $o there nosuch
+    expect_says 73 "$o: a folder" "folder: is a directory" ckpt-eval --prompt x --max-new-tokens 1 $o folder --overwrite nosuch
+    expect_says 73 "$o: in no folder" "absent/x: its folder: No such file" ckpt-eval --prompt x --max-new-tokens 1 $o absent/x nosuch
+done
+expect_says 73 "--logits: a file that is there" "there: exists already" ckpt-eval -t e.jsonl --logits there nosuch
+expect_says 64 "--html to standard output" "a name of a file is wanted" ckpt-eval --prompt x --html - nosuch
+expect_says 74 "a full disk" "full.part: File too large" bash -c 'ulimit -f 1; exec ckpt-eval -q --prompt x --prompt y --min-new-tokens 200 --max-new-tokens 200 --logprobs 2 --predictions-out full run'
+t "keeps what was written" [ -s full.part ]
+expect_says 74 "a full standard output" "standard output: No space left" bash -c 'exec ckpt-eval -q --prompt x --max-new-tokens 1 run >/dev/full'
+# Of runs into one file one at most writes it, whole: the second comes while the first holds its lock.
+(
+    exec 9>taken.part && flock 9
+    expect_says 73 "a file that another run writes" "taken: another run is writing it" ckpt-eval -q --prompt x --max-new-tokens 1 --predictions-out taken run
+)
+t "once it has ended it can be written" ckpt-eval -q --prompt x --max-new-tokens 1 --predictions-out taken run
+
+# -- odd questions and data ---------------------------------------------------------------------
+choice() { printf '%s\n' "$1" >odd.jsonl; expect_says 65 "$2" "odd.jsonl: record 1: $3" ckpt-eval -q -t odd.jsonl --task multiple-choice base; }
+choice '{"prompt": "q", "choices": [], "label": 0}' "no choices" "a list of 2 choices or more"
+choice '{"prompt": "q", "choices": ["a", ""], "label": 0}' "an empty choice" "choice 2 is an empty text"
+choice '{"prompt": "q", "choices": ["a", null], "label": 0}' "a choice that is null" "choice 2 is no text"
+choice '{"prompt": "q", "choices": ["a", "b"], "label": 2}' "a label out of range" "the right choice is not one of 2"
+choice '{"prompt": "q", "choices": ["a", "b"], "label": -1}' "a negative one" "the right choice is not one of 2"
+choice '{"prompt": "q", "choices": ["a", "b"]}' "no label" "no fields of a question with choices"
+awk 'BEGIN { printf "{\"prompt\": \"q\", \"label\": 7, \"choices\": [\"c0\""; for (i = 1; i < 3000; i++) printf ", \"c%d\"", i; print "]}" }' >odd.jsonl
+t "3,000 choices" [ "$(figure acc ckpt-eval -q --json -t odd.jsonl --task multiple-choice --batch-size 512 base)" != "" ]
+expect_says 65 "an unknown field in a template" 'field "nosuch" is absent or null; there are: instruction, ' ckpt-eval -t e.jsonl --prompt-template '{nosuch}' --completion-template '{output}' base
+echo '{"prompt": "q", "completion": ""}' >odd.jsonl
+expect_says 65 "nothing to learn" "no supervised token in 1 samples" ckpt-eval -t odd.jsonl --no-add-eos-token base
+t "a hint says why" says "hint: completions are empty, or cut off after --max-seq-length 512"
+: >odd.jsonl
+expect_says 65 "no records" "no record" ckpt-eval -t odd.jsonl base
+expect 64 "a negative number of tokens" ckpt-eval --prompt x --max-new-tokens -1 base
+expect 64 "no token" ckpt-eval --prompt x --max-new-tokens 0 base
+echo '{"question": "Q?", "context": "c", "answers": {"text": [], "answer_start": []}}' >odd.jsonl
+ckpt-eval -q -t odd.jsonl --metric squad_v2 --max-new-tokens 2 --predictions-out odd.out base >/dev/null
+t "a question without an answer can be read back" ckpt-eval -q --predictions odd.out --metric squad_v2
+
+# -- keys of generation_config.json: obeyed, harmless, refused, or told ---------------------------
+cp -r base configured
+key() { echo "{\"max_new_tokens\": 2, \"eos_token_id\": 2, $1}" >configured/generation_config.json; }
+key '"top_h": 0.4, "do_sample": false, "use_cache": true, "pad_token_id": 3, "cache_implementation": "static", "num_assistant_tokens": 20, "transformers_version": "5.24.0"'
+t "harmless keys" ckpt-eval --strict -q --prompt x configured
+for k in '"guidance_scale": 1.5' '"dola_layers": "low"' '"token_healing": true' '"num_return_sequences": 2' '"max_time": 3.5'; do
+    key "$k"
+    expect_says 65 "refused: $k" "generation_config.json: key $(echo "$k" | cut -d'"' -f2) changes what is generated" ckpt-eval --prompt x configured
+done
+key '"nosuch_penalty": 2'
+expect 1 "an unknown key" ckpt-eval --strict --prompt x configured
+t "is told" says "generation_config.json: key nosuch_penalty is not known, and has no effect"

@@ -32,16 +32,20 @@ const char *answers_text(struct answers *a, const json_t *v)
 
 int answers_references(struct answers *a, size_t i, const json_t *v, struct ckpt_err *err)
 {
+    bool none = json_is_object(v) && json_is_array(json_object_get(v, "text")) &&
+                json_array_size(json_object_get(v, "text")) == 0;
     const char **text;
     size_t n;
 
     if (json_is_object(v))
         v = json_object_get(v, "text");
-    n = json_is_array(v) ? json_array_size(v) : 1;
+    n = json_is_array(v) && !none ? json_array_size(v) : 1;
     text = ckpt_arena_alloc(&a->arena, n ? n : 1, sizeof *text);
     if (!text)
         return ckpt_nomem(err, n * sizeof *text);
-    for (size_t k = 0; k < n; k++)
+    if (none)                           /* SQuAD 2: a question without an answer */
+        text[0] = "";
+    for (size_t k = 0; k < n && !none; k++)
         if (!(text[k] = answers_text(a, json_is_array(v) ? json_array_get(v, k) : v)))
             return ckpt_fail(err, CKPT_EFORMAT, "reference %zu is no text", k + 1);
     if (n == 0)

@@ -293,6 +293,7 @@ static int open_encoder(struct work *w, struct ckpt_err *err)
 
     if (rc)
         return rc;
+    w->s.dev->stop = &cli_stop;
     if (w->s.arch->stack != ARCH_ENCODER)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: BERTScore is by an encoder, such as BERT",
                          w->w->model);
@@ -340,6 +341,7 @@ int bertscore_new(struct score **out, const struct bertscore_want *want,
     rc = rc ? rc : weigh(&w, err);
     rc = rc ? rc : load_encoder(&w, err);
     rc = rc ? rc : match_all(&w, stat, err);
+    rc = cli_told_stop(rc, err);
     name = strrchr(want->model, '/') ? strrchr(want->model, '/') + 1 : want->model;
     snprintf(sign, sizeof sign, "model:%.80s|layer:%lld|idf:%s|rescaled:%s", name,
              (long long)w.layer, want->idf ? "yes" : "no",

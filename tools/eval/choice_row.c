@@ -8,7 +8,7 @@
 #include "libckpt/base/buf.h"
 #include "tools/eval/score/words.h"
 
-#define MOST_CHOICES 1000
+#define MOST_CHOICES ((size_t)1 << 20)
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
@@ -179,8 +179,10 @@ static int take_texts(const char ***out, size_t *n, const json_t *list, struct c
                       struct ckpt_err *err)
 {
     *n = json_array_size(list);
-    if (*n < 2 || *n > MOST_CHOICES)
+    if (*n < 2)
         return ckpt_fail(err, CKPT_EFORMAT, "a list of 2 choices or more is wanted");
+    if (*n > MOST_CHOICES)
+        return ckpt_fail(err, CKPT_ELIMIT, "%zu choices, %zu at most", *n, MOST_CHOICES);
     *out = ckpt_arena_alloc(a, *n, sizeof **out);
     if (!*out)
         return ckpt_nomem(err, *n * sizeof **out);
@@ -189,6 +191,8 @@ static int take_texts(const char ***out, size_t *n, const json_t *list, struct c
 
         if (!json_is_string(v))
             return ckpt_fail(err, CKPT_EFORMAT, "choice %zu is no text", i + 1);
+        if (json_string_length(v) == 0) /* it has no likelihood for each of its characters */
+            return ckpt_fail(err, CKPT_EFORMAT, "choice %zu is an empty text", i + 1);
         (*out)[i] = ckpt_arena_strndup(a, json_string_value(v), json_string_length(v));
         if (!(*out)[i])
             return ckpt_nomem(err, json_string_length(v));

@@ -237,8 +237,9 @@ int eval_run(struct eval_result *out, const struct eval_want *wanted, const char
         rc = eval_open(&e, found, adapter ? beside : adapter_lies_at(found) ? found : NULL, err);
     if (rc == 0 && e.source)
         rc = check_rows(&e, err);
+    rc = cli_told_stop(rc, err);
     if ((rc = split_agree(w.split, rc, err)) == 0)
-        rc = work(out, &e, base, err);
+        rc = cli_told_stop(work(out, &e, base, err), err);
     out->n_shown = w.prompt.n + (size_t)wanted->generate;
     out->n_shown = out->n_shown < out->n ? out->n_shown : out->n;
     eval_close(&e, rc, err);

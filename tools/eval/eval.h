@@ -83,6 +83,7 @@ struct eval_result {
     char      **logprobs;               /* [n] JSON, where wanted; else NULL */
     char      **answers_json;           /* [n] JSON: all right answers of a row that names several;
                                            else NULL */
+    size_t      first_answered;         /* from here on they have references, "" too */
     size_t      n_shown;                /* the first of them are for people */
     struct row_loss *row;               /* [n_rows] the loss of each row; NULL: no data */
     size_t         n_rows;

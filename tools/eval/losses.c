@@ -35,6 +35,21 @@ static int gather(struct work *w, int rc, struct ckpt_err *err)
                                w->l->n * sizeof *w->l->row / sizeof(double), err);
 }
 
+/* After a signal, what is known: the mean over the tokens of the rows that were scored. */
+static void tell_part(const struct losses *l, struct ckpt_err *err)
+{
+    double nats = 0, tokens = 0, rows = 0;
+
+    for (size_t i = 0; l->row && i < l->n; i++) {
+        nats += l->row[i].nats;
+        tokens += l->row[i].tokens;
+        rows += l->row[i].tokens > 0;
+    }
+    if (tokens > 0 && isfinite(nats))
+        ckpt_err_hint(err, "loss so far %.6g: %.0f tokens of %.0f of %zu rows", nats / tokens,
+                      tokens, rows, l->n);
+}
+
 /* Sum the rows; the first that is not a number is named, with those before it counted. */
 static int finish(struct work *w, int rc, struct ckpt_err *err)
 {
@@ -44,6 +59,10 @@ static int finish(struct work *w, int rc, struct ckpt_err *err)
     ckpt_free(w->nll);
     pack_release(&w->pack);
     sample_release(&w->sample);
+    if (rc == CKPT_ESTOPPED) {
+        rc = cli_told_stop(rc, err);
+        tell_part(l, err);
+    }
     if ((rc = gather(w, rc, err)) != 0)
         return rc;
     l->seconds = clock_now() - l->seconds;
@@ -55,9 +74,11 @@ static int finish(struct work *w, int rc, struct ckpt_err *err)
         l->sum.own_nats += l->row[i].own_nats;
         l->sum.bytes += l->row[i].bytes;
     }
-    if (l->sum.tokens <= 0)
-        return ckpt_fail(err, CKPT_EFORMAT, "evaluation data: no supervised token in %zu samples",
-                         l->n);
+    if (l->sum.tokens <= 0) {
+        ckpt_fail(err, CKPT_EFORMAT, "evaluation data: no supervised token in %zu samples", l->n);
+        return ckpt_err_hint(err, "completions are empty, or cut off after --max-seq-length %lld",
+                             (long long)w->e->w->rows.max_seq_length);
+    }
     if (bad < 0)
         return 0;
     ckpt_fail_as(err, CKPT_EFORMAT, "not-finite", "the loss is not a number");
@@ -135,9 +156,10 @@ static int window(struct work *w, struct row_loss *row, int64_t begin, int64_t f
     }
     pack_clear(&w->pack);
     rc = rc ? rc : pack_add(&w->pack, &part, 0, true, err);
-    if (rc == 0 && w->pack.batch.n_rows > 0) {
+    if (rc == 0 && w->pack.batch.n_rows > 0)
         rc = model_loss(w->e->s.model, zero_weights(w->e->s.zero), &w->pack.batch, &sum, NULL,
                         err);
+    if (rc == 0 && w->pack.batch.n_rows > 0) {
         row->nats += sum / (double)w->pack.batch.n_rows * (double)(labels - 1);
         row->own_nats += sum;
         row->tokens += (double)(labels - 1);

@@ -158,6 +158,8 @@ static int open_session(struct eval_opened *e, char path[4096], const char *mode
     find_description(dir, e->w, path);
     if (rc == 0)
         rc = session_open(&e->s, dir, e->w->tokenizer, &device, 1, err);
+    if (rc == 0)
+        e->s.dev->stop = &cli_stop;
     if (rc == 0 && adapter)
         rc = session_adapt(&e->s, config, err);
     json_decref(config);

@@ -2,7 +2,8 @@
 #include "tools/eval/predictions.h"
 
 #include "formats/records/record.h"
-#include "tools/eval/answers.h"
+#include "libckpt/log.h"
+#include "tools/eval/row_keys.h"
 #include "tools/out.h"
 
 /* The first of these fields, NULL-terminated, that a record has. */
@@ -32,13 +33,26 @@ static int take_record(struct answers *a, size_t i, const json_t *record, struct
                          "target");
 }
 
-static int open_answers(struct answers *a, const char *const *path, size_t n_path,
-                        struct ckpt_err *err)
+/* Rows that are there twice are told, unless they are those of several files. */
+static int end_keys(struct row_keys *keys, const char *path, bool alone, struct ckpt_err *err)
+{
+    int rc = row_keys_end(keys, err);
+
+    if (rc == 0 && alone && keys->n_again)
+        ckpt_log(CKPT_LOG_WARNING, "%s: the %s of record %zu is an earlier record's too, and so "
+                 "it is with %zu in all: each counts", path, keys->field, keys->again + 1,
+                 keys->n_again);
+    return rc;
+}
+
+static int open_answers(struct answers *a, struct row_keys *keys, const char *const *path,
+                        size_t n_path, struct ckpt_err *err)
 {
     struct records *records = NULL;
     int rc = records_open(&records, path, n_path, err);
 
     rc = rc ? rc : answers_init(a, (size_t)records_count(records), err);
+    rc = rc ? rc : row_keys_init(keys, a, err);
     for (size_t i = 0; rc == 0 && i < a->n; i++) {
         json_t *record;
 
@@ -46,13 +60,14 @@ static int open_answers(struct answers *a, const char *const *path, size_t n_pat
             rc = cli_stopped(err);
         else if ((rc = records_get(records, (int64_t)i, &record, err)) == 0) {
             rc = take_record(a, i, record, err);
+            rc = rc ? rc : row_keys_note(keys, a, i, record, err);
             json_decref(record);
             if (rc)
                 records_err_in(records, (int64_t)i, err);
         }
     }
     records_close(records);
-    return rc;
+    return rc ? rc : end_keys(keys, path[0], n_path == 1, err);
 }
 
 static int print(const struct cli *cli, size_t n, const struct figures *f, struct ckpt_err *err)
@@ -93,17 +108,21 @@ int predictions_print(const struct predictions_want *w, const struct cli *cli,
 {
     struct answers a = {0}, base = {0};
     struct score **score = ckpt_alloc(2 * w->metric->n, sizeof *score);
-    int rc = score ? open_answers(&a, w->file.item, w->file.n, err)
+    struct row_keys keys = {0}, base_keys = {0};
+    int rc = score ? open_answers(&a, &keys, w->file.item, w->file.n, err)
                    : ckpt_nomem(err, w->metric->n * sizeof *score);
 
     if (rc == 0 && w->base)
-        rc = open_answers(&base, &w->base, 1, err);
-    if (rc == 0 && w->base && answers_same(&a, &base, err))
+        rc = open_answers(&base, &base_keys, &w->base, 1, err);
+    if (rc == 0 && w->base && (row_keys_pair(&base, &base_keys, &keys, err) ||
+                               answers_same(&a, &base, err)))
         rc = ckpt_err_in(err, "--base-predictions");
     rc = rc ? rc : work(w, cli, &a, w->base ? &base : NULL, score, err);
     for (size_t i = 0; score && i < 2 * w->metric->n; i++)
         score_free(score[i]);
     ckpt_free(score);
+    row_keys_release(&keys);
+    row_keys_release(&base_keys);
     answers_release(&a);
     answers_release(&base);
     return rc;

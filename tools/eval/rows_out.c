@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "libckpt/base/fault.h"
@@ -30,6 +32,52 @@ static bool fails(enum ckpt_fault kind, int why)
     return now;
 }
 
+/* Whether the folder of path is there and lets files be made in it. */
+static int check_folder(const char *path, struct ckpt_err *err)
+{
+    char *dir = ckpt_strdup(path), *slash = dir ? strrchr(dir, '/') : NULL;
+    int rc = dir ? 0 : ckpt_nomem(err, strlen(path));
+
+    if (slash)
+        slash[slash == dir] = '\0';
+    if (dir && access(slash ? dir : ".", W_OK | X_OK) != 0)
+        rc = ckpt_fail(err, CKPT_ECREATE, "%s: its folder: %s", path, strerror(errno));
+    ckpt_free(dir);
+    return rc;
+}
+
+int rows_out_check(const char *path, bool overwrite, struct ckpt_err *err)
+{
+    struct stat st;
+    int rc;
+
+    if (strcmp(path, "-") == 0)
+        return 0;
+    if ((rc = ckpt_out_check(path, err)) != 0)
+        return rc;
+    if (stat(path, &st) != 0)
+        return check_folder(path, err);
+    if (!overwrite)
+        return ckpt_fail(err, CKPT_ECREATE, "%s: exists already", path);
+    if (S_ISDIR(st.st_mode))
+        return ckpt_fail(err, CKPT_ECREATE, "%s: is a directory", path);
+    return 0;
+}
+
+/* Lock the part against another run, which would write into it or rename it. */
+static int claim(const struct rows_out *o, struct ckpt_err *err)
+{
+    struct stat here, there;
+
+    bool locked = flock(o->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+
+    /* some file systems have no locks */
+    if (locked && fstat(o->fd, &here) == 0 && stat(o->part, &there) == 0 &&
+        here.st_ino == there.st_ino && here.st_dev == there.st_dev)
+        return 0;
+    return ckpt_fail(err, CKPT_ECREATE, "%s: another run is writing it", o->path);
+}
+
 int rows_out_open(struct rows_out **out, const char *path, bool in_order, bool overwrite,
                   struct ckpt_err *err)
 {
@@ -44,10 +92,8 @@ int rows_out_open(struct rows_out **out, const char *path, bool in_order, bool o
     o->in_order = in_order;
     if (strcmp(path, "-") == 0)
         return 0;
-    if ((rc = ckpt_out_check(path, err)) != 0)
+    if ((rc = rows_out_check(path, overwrite, err)) != 0)
         return rc;
-    if (!overwrite && access(path, F_OK) == 0)
-        return ckpt_fail(err, CKPT_ECREATE, "%s: exists already", path);
     o->fd = -1;
     o->path = ckpt_strdup(path);
     o->part = ckpt_alloc(len, 1);
@@ -55,10 +101,17 @@ int rows_out_open(struct rows_out **out, const char *path, bool in_order, bool o
         return ckpt_nomem(err, len);
     snprintf(o->part, len, "%s.part", path);
     if (!fails(CKPT_FAULT_OPEN, EACCES))
-        o->fd = open(o->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+        o->fd = open(o->part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (o->fd < 0)
         return ckpt_fail(err, CKPT_ECREATE, "%s: %s", o->part, strerror(errno));
-    return 0;
+    if ((rc = claim(o, err)) != 0)
+        return rc;
+    if ((rc = rows_out_check(path, overwrite, err)) != 0) {     /* it came meanwhile */
+        unlink(o->part);
+        return rc;
+    }
+    return ftruncate(o->fd, 0) == 0 ? 0 : ckpt_fail(err, CKPT_EIO, "%s: %s", o->part,
+                                                    strerror(errno));
 }
 
 static int write_all(struct rows_out *o, const char *at, size_t n, struct ckpt_err *err)
@@ -99,7 +152,7 @@ static int put_row(struct rows_out *o, const struct eval_result *r, size_t i,
     if (r->answers_json[i])
         ckpt_buf_printf(&b, ", \"references\": %s", r->answers_json[i]);
     else
-        put_text(&b, "reference", r->reference[i][0] ? r->reference[i] : NULL);
+        put_text(&b, "reference", i < r->first_answered ? NULL : r->reference[i]);
     put_text(&b, "finish_reason", r->finish[i]);
     ckpt_buf_printf(&b, ", \"tokens\": %lld", (long long)r->n_tokens[i]);
     if (base && i < base->n)
@@ -148,15 +201,11 @@ static int sync_folder(const char *path, struct ckpt_err *err)
 
 int rows_out_commit(struct rows_out *o, struct ckpt_err *err)
 {
-    int fd = o->fd, why = 0;
-
     if (!o->path)
         return 0;
-    o->fd = -1;
-    if (fails(CKPT_FAULT_SYNC, EIO) || fsync(fd) != 0)
-        why = errno;
-    if (close(fd) != 0 || why)
-        return ckpt_fail(err, CKPT_EIO, "%s: %s", o->part, strerror(why ? why : errno));
+    if (fails(CKPT_FAULT_SYNC, EIO) || fsync(o->fd) != 0)
+        return ckpt_fail(err, CKPT_EIO, "%s: %s", o->part, strerror(errno));
+    /* closed after that, since it holds the lock */
     if (fails(CKPT_FAULT_RENAME, EIO) || rename(o->part, o->path) != 0)
         return ckpt_fail(err, CKPT_ECREATE, "%s: %s", o->path, strerror(errno));
     return sync_folder(o->path, err);

@@ -12,8 +12,11 @@
 
 struct rows_out;
 
-/* Begin to write path, or - for standard output.  CKPT_ECREATE where path exists, but for
- * overwrite. */
+/* Whether path may be written: CKPT_ECREATE where it exists, but for overwrite, is a
+ * directory, or its folder is not there or refuses. */
+int rows_out_check(const char *path, bool overwrite, struct ckpt_err *err);
+/* Begin to write path, or - for standard output.  CKPT_ECREATE as above, and where
+ * another run is writing it. */
 int rows_out_open(struct rows_out **out, const char *path, bool in_order, bool overwrite,
                   struct ckpt_err *err);
 /* Row i of r has finished; rows before it that have not are awaited with in_order.  base: the

@@ -70,6 +70,8 @@ static int collect_prompts(struct eval_opened *e, struct eval_result *r, struct 
     if (!r->prompt || !r->reference || !r->text || !r->finish || !r->n_tokens || !r->logprobs ||
         !r->answers_json)
         return ckpt_nomem(err, most * sizeof *r->text);
+    r->first_answered = e->source && data_source_kind(e->source) == DATA_PROMPT
+                            ? e->w->prompt.n : most;
     for (size_t i = 0; i < e->w->prompt.n; i++)
         if ((rc = add_prompt(r, ckpt_strdup(e->w->prompt.item[i]), ckpt_strdup(""), err)) != 0)
             return rc;
@@ -387,6 +389,12 @@ static int continue_all(struct texts *x, struct ckpt_err *err)
     x->opts.hooks = &x->hooks;
     rc = generate_run(x->e->s.model, zero_weights(x->e->s.zero), &x->opts, x->seq, (int64_t)x->n,
                       err);
+    if (rc == CKPT_ENO) {               /* damaged weights: status 1 tells of figures alone */
+        struct ckpt_err why = *err;
+
+        ckpt_fail_as(err, CKPT_EFORMAT, "not-finite", "%s", why.text);
+        rc = ckpt_err_hint(err, "`ckpt-inspect --stats` names tensors with NaN or infinite values");
+    }
     if (rc == 0 && x->others && split_first(w->split))
         rc = split_rows_take(x->others, true, take, x, err);
     split_rows_close(x->others);        /* which ends this rank's rows */

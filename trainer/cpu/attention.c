@@ -268,7 +268,7 @@ static void part_fwd(const struct device *dev, const struct op_attention *a,
     const float *line = b < 0 ? NULL : unfold(bufs.line, distance, a->n_head, h, 1 - doc.len,
                                               doc.keys - 1);
 
-    for (; b >= 0; b -= parts) {
+    for (; b >= 0 && !device_stopped(dev); b -= parts) {
         struct tile t = tile_of(a, &doc, b * BLOCK);
 
         block_fwd(a, &t, h, bufs.s, line);
@@ -282,7 +282,7 @@ void cpu_attention_fwd(struct device *dev, const struct op_attention *a)
     int64_t tasks = a->n_docs * a->n_head;
     int64_t parts = n_parts(tasks, blocks_of(a->max_doc), threads, 4);
 
-    if (dev->err.code || cpu_work_short(dev, "attention_fwd", fwd_bytes(dev, a->max_doc)))
+    if (cpu_ended(dev) || cpu_work_short(dev, "attention_fwd", fwd_bytes(dev, a->max_doc)))
         return;
     rel_bias = widened(dev, &a->rel_bias, a->n_head);
 #pragma omp parallel num_threads(threads)
@@ -527,7 +527,7 @@ static void task_cached(const struct device *dev, const struct op_cached *a,
     for (int64_t h = g * share; h < (g + 1) * share; h++) {
         const float *line = unfold(bufs.line, distance, a->n_head, h, 1 - end, 0);
 
-        for (int64_t i = past; i < end; i += BLOCK)
+        for (int64_t i = past; i < end && !device_stopped(dev); i += BLOCK)
             block_cached(a, seg, h, i, i + BLOCK < end ? i + BLOCK : end, bufs.s, line);
     }
 }
@@ -536,7 +536,7 @@ void cpu_attention_cached(struct device *dev, const struct op_cached *a)
 {
     struct op_rel_bias rel_bias;
 
-    if (dev->err.code || cpu_work_short(dev, "attention_cached", fwd_bytes(dev, a->max_keys)))
+    if (cpu_ended(dev) || cpu_work_short(dev, "attention_cached", fwd_bytes(dev, a->max_keys)))
         return;
     if (a->rope)
         cpu_rope_fwd(dev, a->rope);

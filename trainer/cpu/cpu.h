@@ -95,6 +95,13 @@ static inline int cpu_threads(const struct device *dev, int64_t work)
     return work < dev->grain ? 1 : dev->threads;
 }
 
+/* Whether operations do nothing any more: something failed, or the caller stops the work.  Tasks of
+ * long operations ask too, so that one of them delays a stop by no more than a task. */
+static inline bool cpu_ended(const struct device *dev)
+{
+    return dev->err.code || device_stopped(dev);
+}
+
 /* True, with the device marked, when the workspace is too small for the op: our bug. */
 bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes);
 

@@ -226,7 +226,7 @@ void cpu_experts_fwd(struct device *dev, const struct op_experts *a)
     float *out = a->out;
     struct slots s;
 
-    if (dev->err.code || a->n == 0 || !lay_out(&s, dev, a, false, "experts_fwd"))
+    if (cpu_ended(dev) || a->n == 0 || !lay_out(&s, dev, a, false, "experts_fwd"))
         return;
     times_t(&s, a->probs, a->n_expert, a->x, D, a->router, a->n, a->n_expert, D);
 #pragma omp parallel for schedule(static) num_threads(threads_for(dev, a, 3))
@@ -239,7 +239,8 @@ void cpu_experts_fwd(struct device *dev, const struct op_experts *a)
         count_used(&s, a);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(dev, a, 3))
     for (int64_t e = 0; e < a->n_expert; e++)
-        expert_fwd(&s, a, e);
+        if (!device_stopped(dev))
+            expert_fwd(&s, a, e);
 #pragma omp parallel for schedule(static) num_threads(threads_for(dev, a, 3))
     for (int64_t i = 0; i < a->n; i++) {
         if (a->residual)

@@ -184,7 +184,8 @@ static void tiles_loss(struct device *dev, const struct op_head *a)
         for (int64_t i = 0; i < cut.tasks; i++) {
             struct task_block b = task_block(&cut, i);
 
-            task_matrix(dev, s.z, V, &b, s.x_tiles, &w, D, false);
+            if (!device_stopped(dev))
+                task_matrix(dev, s.z, V, &b, s.x_tiles, &w, D, false);
         }
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < n; i++)
@@ -209,8 +210,9 @@ static void chunk_of(const struct device *dev, const struct op_head *a, float *z
     for (int64_t i = 0; i < cut.tasks; i++) {
         struct task_block b = task_block(&cut, i);
 
-        typed_nt(dev, b.r1 - b.r0, b.c1 - b.c0, D, 1.0f, x + b.r0 * D, D,
-                 typed_at(dev, a->w, b.c0 * D), D, 0.0f, z + b.r0 * V + b.c0, V);
+        if (!device_stopped(dev))
+            typed_nt(dev, b.r1 - b.r0, b.c1 - b.c0, D, 1.0f, x + b.r0 * D, D,
+                     typed_at(dev, a->w, b.c0 * D), D, 0.0f, z + b.r0 * V + b.c0, V);
     }
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < n; i++)
@@ -238,12 +240,13 @@ void cpu_head_loss(struct device *dev, const struct op_head *a)
 
     if (a->fresh && a->dw)
         dev->ops->zero(dev, a->dw, (size_t)(V * a->dim) * sizeof(float));
-    if (!dev->err.code && a->n > 0 && cpu_kernel(dev) != TILES_NONE) {
+    if (cpu_ended(dev))
+        return;
+    if (a->n > 0 && cpu_kernel(dev) != TILES_NONE) {
         tiles_loss(dev, a);
         return;
     }
-    if (dev->err.code || a->n == 0 ||
-        cpu_work_short(dev, "head_loss", (uint64_t)(chunk * V) * sizeof(float)))
+    if (a->n == 0 || cpu_work_short(dev, "head_loss", (uint64_t)(chunk * V) * sizeof(float)))
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, a->n * a->dim * V))
     {

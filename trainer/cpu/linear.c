@@ -101,7 +101,7 @@ void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
         return;
     }
     w.proj.b = typed_vector(dev, 0, a->proj.b, a->n_out);
-    if (dev->err.code || a->n == 0 || tiles_linear_fwd(dev, &w))
+    if (cpu_ended(dev) || a->n == 0 || tiles_linear_fwd(dev, &w))
         return;
     cut = task_grid(a->n, a->n_out, threads);
 #pragma omp parallel num_threads(threads)
@@ -116,7 +116,8 @@ void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
         for (int64_t i = 0; i < cut.tasks; i++) {
             struct task_block b = task_block(&cut, i);
 
-            forward(dev, &w, b.r0, b.r1, b.c0, b.c1);
+            if (!device_stopped(dev))
+                forward(dev, &w, b.r0, b.r1, b.c0, b.c1);
         }
     }
 }
@@ -228,6 +229,6 @@ void cpu_head_logits(struct device *dev, float *logits, const void *x, const voi
                           .n_in = dim, .n_out = vocab};
 
     cpu_linear_fwd(dev, &a);
-    if (mul != 1.0f && !dev->err.code)
+    if (mul != 1.0f && !cpu_ended(dev))
         cblas_sscal((int)(n * vocab), mul, logits, 1);
 }

@@ -56,8 +56,11 @@ bool tiles_linear_fwd(struct device *dev, const struct op_linear *a)
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < cut.tasks; i++) {
             struct task_block b = task_block(&cut, i);
-            bool add = linear_before(a, b.r0, b.r1, b.c0, b.c1);
+            bool add;
 
+            if (device_stopped(dev))
+                continue;
+            add = linear_before(a, b.r0, b.r1, b.c0, b.c1);
             task_matrix(dev, linear_to(a), linear_out_ld(a), &b, left, &w, a->n_in, add);
             linear_after(a, b.r0, b.r1, b.c0, b.c1);
         }

@@ -257,7 +257,7 @@ void lora_linear_fwd(struct device *dev, const struct op_linear *op)
     struct op_linear wide = *op, *a = &wide;
     struct space s;
 
-    if (!open_space(&s, dev, a, false, "linear_fwd"))
+    if (device_stopped(dev) || !open_space(&s, dev, a, false, "linear_fwd"))
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
     {

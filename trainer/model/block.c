@@ -65,8 +65,11 @@ void block_stack_end(struct pass *p)
 
 void block_step(const struct pass *p, int block, const struct block_bufs *b, void *next)
 {
-    struct layer l = layer_acquire(p, block + 1);
+    struct layer l;
 
+    if (device_stopped(p->dev))
+        return;
+    l = layer_acquire(p, block + 1);
     attention_fwd(p, &l, b);
     if (arch_has_cross(p->m->arch, block))
         cross_fwd(p, &l, b);

@@ -30,6 +30,8 @@ int device_error(const struct device *dev, struct ckpt_err *err)
 {
     int rc = dev->err.code;
 
+    if (rc == 0 && device_stopped(dev))
+        return ckpt_fail(err, CKPT_ESTOPPED, "stopped before all was computed");
     if (rc)
         *err = dev->err;
     return rc;

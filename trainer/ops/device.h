@@ -45,6 +45,9 @@ struct device {
     uint64_t          held;         /* GPU: bytes that alloc has given and free not taken */
     uint64_t          context;      /* GPU: bytes that its driver holds for this process */
     struct profile   *profile;      /* profile.h, or NULL */
+    /* The caller's, once set never cleared: work that is under way ends soon, unfinished, and
+     * device_error says so.  NULL: nothing stops it. */
+    const volatile int *stop;
     uint64_t          n_alloc;      /* calls of alloc so far: a step must not raise it */
 };
 
@@ -80,7 +83,9 @@ void device_close(struct device *dev);
 /* As ops->alloc and ops->pin, with the reason in err when it is NULL. */
 void *device_alloc(struct device *dev, size_t bytes, struct ckpt_err *err);
 void *device_pin(struct device *dev, size_t bytes, struct ckpt_err *err);
-/* 0, or the sticky failure copied to err; waits for nothing. */
+/* Whether `stop` is set: what is computed from now on is of no use. */
+static inline bool device_stopped(const struct device *dev) { return dev->stop && *dev->stop; }
+/* 0, or the sticky failure copied to err, or CKPT_ESTOPPED; waits for nothing. */
 int device_error(const struct device *dev, struct ckpt_err *err);
 /* The same after everything that was queued. */
 int device_sync(struct device *dev, struct ckpt_err *err);

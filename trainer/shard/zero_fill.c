@@ -301,7 +301,7 @@ int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
     float *piece = ckpt_alloc_buffer((size_t)PIECE * sizeof *piece);
     int rc = piece ? 0 : ckpt_nomem(err, (size_t)PIECE * sizeof *piece);
 
-    for (size_t i = 0; rc == 0 && i < z->flat.params->n; i++) {
+    for (size_t i = 0; rc == 0 && i < z->flat.params->n && !device_stopped(z->dev); i++) {
         struct flat_piece p = flat_piece(&z->flat, i, z->flat.rank);
         struct zero_spot to = zero_spot(z, of, i, 0);
 

@@ -18,7 +18,7 @@ TEST(tensors_equal_what_torch_reads)
         "shared", "noncontig", "zero_d", "dtypes", "state_dict", "proto2", "proto3",
         "proto5", "big_endian", "no_byteorder_addrkeys", "shared_t24", "state_dict_t24",
         "zero_d_t24", "proto4_t24", "legacy", "legacy_t24", "legacy_proto4", "no_crc",
-        "script", "tar",
+        "script", "tar", "keys",
     };
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -6,7 +6,7 @@
 
 #include "trainer/model/generate/logits.h"
 
-static const struct model_opts eval = {.max_tokens = 1400, .max_docs = 3, .max_rows = 1,
+static const struct model_opts eval = {.max_tokens = 1400, .max_docs = 3, .max_rows = 2,
                                        .max_enc = 200};
 
 /* Greedy tokens of one recorded batch; masked prompt tokens are left out. */
@@ -220,6 +220,99 @@ TEST(decode_refuses_what_does_not_fit)
     assert_int_equal(decode_new(&d, g.model, 1 << 16, 1 << 15, &err), CKPT_ELIMIT);
     assert_non_null(strstr(err.text, "31 bits"));
     golden_close(&g);
+}
+
+/* -- a caller that stops the work --------------------------------------------------------------- */
+
+static volatile int asked;
+static int n_cached, n_linear_after;
+static const struct ops *own;
+
+static void stop_in_the_second_block(struct device *dev, const struct op_cached *a)
+{
+    own->attention_cached(dev, a);
+    asked = ++n_cached == 2;
+}
+
+static void count_after(struct device *dev, const struct op_linear *a)
+{
+    n_linear_after += asked;
+    own->linear_fwd(dev, a);
+}
+
+/* A prompt of several chunks ends in the block where the stop is asked for; without it the same
+ * session computes the same bits as one that nobody can stop. */
+TEST(decode_stops_between_blocks)
+{
+    enum { LEN = 1300 };
+    static int32_t ids[LEN];
+    const int32_t n_new[] = {LEN};
+    struct ckpt_err err = {0};
+    struct ops watched;
+    struct decode *d;
+    struct golden g;
+    float *found, *wanted;
+    size_t bytes;
+
+    golden_open(&g, "bloom-a", &eval, 2);
+    bytes = (size_t)g.arch->vocab_size * sizeof *found;
+    make_ids(ids, LEN, g.arch->vocab_size);
+    found = ckpt_arena_alloc(&g.arena, 1, bytes);
+    wanted = ckpt_arena_alloc(&g.arena, 1, bytes);
+    OK(decode_new(&d, g.model, 1, LEN, &err), err);
+    OK(decode_step(d, resident_door(g.weights), ids, n_new, 1, wanted, &err), err);
+    own = g.dev->ops;
+    watched = *own;
+    watched.attention_cached = stop_in_the_second_block;
+    watched.linear_fwd = count_after;
+    g.dev->ops = &watched;
+    g.dev->stop = &asked;
+    decode_reset(d);
+    assert_int_equal(decode_step(d, resident_door(g.weights), ids, n_new, 1, found, &err),
+                     CKPT_ESTOPPED);
+    assert_int_equal(n_cached, 2);
+    assert_in_range(n_linear_after, 0, 3);      /* the rest of that block: they return at once */
+    g.dev->ops = own;
+    asked = 0;
+    decode_reset(d);
+    OK(decode_step(d, resident_door(g.weights), ids, n_new, 1, found, &err), err);
+    assert_memory_equal(found, wanted, bytes);
+    decode_free(d);
+    golden_close(&g);
+}
+
+/* No pass of any family gives a result once the stop is set. */
+TEST(no_pass_ends_well_after_a_stop)
+{
+    static const int set = 1;
+    static const int32_t ids[] = {5, 6, 7, 8}, start[] = {0, 4}, pos[] = {0, 1, 2, 3};
+    const int32_t rows[] = {1, 2}, targets[] = {3, 4};
+    struct generate_opts o = {.max_new_tokens = 2, .repetition_penalty = 1};
+
+    for (size_t i = 0; i < GOLDEN_MODELS; i++) {
+        const struct batch b = {.n_tokens = 4, .n_docs = 1, .ids = ids, .positions = pos,
+                                .doc_start = start, .n_rows = 2, .rows = rows,
+                                .targets = targets};
+        int32_t out[2];
+        struct generate_seq seq = {.prompt = ids, .n_prompt = 4, .out = out};
+        struct ckpt_err err = {0};
+        struct golden g;
+        float *logits;
+        double sum;
+
+        golden_open(&g, golden_models[i], &eval, 2);
+        logits = ckpt_arena_alloc(&g.arena, (size_t)g.arch->vocab_size, sizeof *logits);
+        g.dev->stop = &set;
+        assert_int_equal(generate_run(g.model, resident_door(g.weights), &o, &seq, 1, &err),
+                         CKPT_ESTOPPED);
+        if (g.arch->stack == ARCH_DECODER) {
+            assert_int_equal(model_loss(g.model, resident_door(g.weights), &b, &sum, NULL, &err),
+                             CKPT_ESTOPPED);
+            assert_int_equal(model_logits(g.model, resident_door(g.weights), &b, rows, 1, logits,
+                                          &err), CKPT_ESTOPPED);
+        }
+        golden_close(&g);
+    }
 }
 
 /* generate_pick on hand-made logits: how often each id is chosen over even draws. */

@@ -73,7 +73,8 @@ static int lcs_table(uint32_t **out, const struct words *ref, const struct words
 
     *out = NULL;
     if (cols > MOST_CELLS / (ref->n + 1))
-        return ckpt_fail(err, CKPT_ELIMIT, "ROUGE-L of texts of %zu and %zu words", can->n, ref->n);
+        return ckpt_fail(err, CKPT_ELIMIT, "ROUGE-L of texts of %zu and %zu words: a table of %zu "
+                         "cells at most", can->n, ref->n, MOST_CELLS);
     t = ckpt_alloc((ref->n + 1) * cols, sizeof *t);
     if (!t)
         return ckpt_nomem(err, (ref->n + 1) * cols * sizeof *t);

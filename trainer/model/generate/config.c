@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libckpt/base/json.h"
+#include "libckpt/log.h"
 #include "formats/families/arch.h"
 #include "trainer/model/generate/logits.h"
 
@@ -27,6 +28,47 @@ static const struct {
     {"diversity_penalty", 0, WHEN_SEARCHED}, {"renormalize_logits", 0, WHEN_SEARCHED},
     {"top_h", 0, WHEN_DRAWN},
 };
+
+/* Keys that are read, and those of transformers 5.24 that do not change the text: how results are
+ * returned, how caches are laid out, drafts, which greedy and drawn texts do not depend on, and
+ * remove_invalid_values, since logits that are not finite are an error here. */
+static const char *const known[] = {
+    "max_new_tokens", "max_length", "min_new_tokens", "min_length", "top_k", "num_beams",
+    "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "temperature", "top_p", "min_p",
+    "repetition_penalty", "length_penalty", "encoder_repetition_penalty", "typical_p",
+    "epsilon_cutoff", "eta_cutoff", "frequency_penalty", "presence_penalty", "do_sample",
+    "early_stopping", "eos_token_id", "suppress_tokens", "begin_suppress_tokens",
+    "forced_bos_token_id", "forced_eos_token_id", "stop_strings", "decoder_start_token_id",
+    "bos_token_id", "sequence_bias", "bad_words_ids", "exponential_decay_length_penalty",
+    "pad_token_id", "transformers_version", "_from_model_config", "_commit_hash", "use_cache",
+    "output_attentions", "output_hidden_states", "output_logits", "output_scores",
+    "return_dict_in_generate", "remove_invalid_values", "low_memory", "cache_implementation",
+    "cache_config", "max_cache_len", "compile_config", "disable_compile", "prefill_chunk_size",
+    "continuous_batching_config", "is_assistant", "num_assistant_tokens",
+    "num_assistant_tokens_schedule", "assistant_confidence_threshold", "assistant_early_exit",
+    "assistant_lookbehind", "assistant_ensemble_weight", "target_lookbehind",
+    "prompt_lookup_num_tokens", "max_matching_ngram_size", "speculation_type", "use_mtp",
+    "return_legacy_cache", "trust_remote_code",
+};
+
+/* A key that nobody knows is told: whether it changes the text is not known either. */
+static void tell_unknown(json_t *json)
+{
+    const char *key;
+    json_t *v;
+
+    json_object_foreach(json, key, v) {
+        bool is = json_is_null(v);
+
+        for (size_t i = 0; !is && i < sizeof known / sizeof known[0]; i++)
+            is = strcmp(key, known[i]) == 0;
+        for (size_t i = 0; !is && i < sizeof unbuilt / sizeof unbuilt[0]; i++)
+            is = strcmp(key, unbuilt[i].key) == 0;
+        if (!is)
+            ckpt_log(CKPT_LOG_WARNING, FILE_NAME ": key %.100s is not known, and has no effect",
+                     key);
+    }
+}
 
 static bool neutral(const json_t *v, double number)
 {
@@ -269,6 +311,8 @@ int generate_config_read(struct generate_config *out, struct ckpt_dir *dir,
         json = json_incref(arch_config(arch));
     if (rc == 0 && generate_config_of(out, json, err))
         rc = ckpt_err_in(err, "%s", own ? FILE_NAME : "config.json");
+    if (own && rc == 0)
+        tell_unknown(json);
     /* The model's description has a decoder's start token; bos does not replace it. */
     if (!own)
         out->opts.start = (struct generate_ids){0};

@@ -338,7 +338,7 @@ static int run_chunks(struct decode *d, const struct model_weights *w, const int
         note_past(d, &ids, &n_new, n_docs, regime != d->view.positions.rope_regime);
     for (;;) {
         next_chunk(d, ids, n_new, n_docs, &seq, &at);
-        if (d->host.rows == 0)
+        if (d->host.rows == 0 || device_stopped(dev))
             break;
         decode_chunk_logits(d, &p, n_new, decode_chunk(d, &p, n_new), logits);
     }
