@@ -91,6 +91,9 @@ expect 78 "ranks without a place to meet" job j1 RANK=1 WORLD_SIZE=2
 says "WORLD_SIZE says 2 ranks (torchrun), but neither MASTER_ADDR and MASTER_PORT nor MPI"; check "what was found where" $?
 says "hint: --nproc 2 on one host, torchrun --no-python, mpirun -np 2 or srun start ranks"; check "and what starts them" $?
 expect 78 "a number of ranks alone" job j1 WORLD_SIZE=2
+expect_says 78 "a number that is none" 'WORLD_SIZE is "two": a number of ranks is wanted' job j1 WORLD_SIZE=two RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
+expect_says 78 "a rank of no number of ranks" 'RANK is "1", but no WORLD_SIZE says how many ranks there are' job j1 RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
+expect_says 78 "a port that is none" 'MASTER_PORT is "99999": 1 to 65535 is wanted' job j1 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=99999
 expect 78 "tasks of srun without their hosts" job j1 SLURM_NTASKS=8 SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=8
 
 # Ranks that meet through a store: torchrun's variables, by hand; srun's, without any MPI.  A1 D1
