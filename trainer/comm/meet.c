@@ -16,6 +16,7 @@
 #include "trainer/comm/store_server.h"
 
 #define MAX_HELLO 256
+#define MAX_THERE 1000                  /* processes that take themselves for one rank */
 #define TELL_MS   3000                  /* without a store: then a line tells what is waited for */
 
 struct meet {
@@ -111,14 +112,23 @@ static int reach_store(struct meet *m, const struct ranks *r, struct ckpt_err *e
 }
 
 /* "VERSION HOST": what the others must know of this rank. */
-static int say_hello(struct meet *m, struct ckpt_err *err)
+static int say_hello(struct meet *m, const struct ranks *r, struct ckpt_err *err)
 {
     char key[256], hello[MAX_HELLO];
     int64_t there;
     int rc;
 
     snprintf(key, sizeof key, "%s/here/%d", m->run, m->meeting.rank);
-    if ((rc = store_add(m->store, key, 1, &there, err)) != 0)
+    if (m->meeting.timeout_ms < STORE_ANSWER_MS)
+        store_answers_within(m->store, m->meeting.timeout_ms);
+    rc = store_add(m->store, key, 1, &there, err);
+    store_answers_within(m->store, STORE_ANSWER_MS);
+    if (rc == 0 && (there < 1 || there > MAX_THERE))
+        rc = ckpt_fail(err, CKPT_ECOMM, "store at %s:%u: what answers there is no store", r->host,
+                       (unsigned)r->port);
+    if (rc == CKPT_ECOMM)               /* it took the connection, but may be anything */
+        ckpt_err_hint(err, "another program may hold this port: choose another MASTER_PORT");
+    if (rc)
         return rc;
     if (there > 1)
         return ckpt_fail(err, CKPT_ECONFIG, "rank %d is there already: two processes say that they "
@@ -221,7 +231,7 @@ int meet_open(struct meet **out, const struct ranks *r, int64_t timeout_ms, stru
         snprintf(m->host, sizeof m->host, "unknown");
     rc = reach_store(m, r, err);
     if (rc == 0)
-        rc = say_hello(m, err);
+        rc = say_hello(m, r, err);
     if (rc == 0)
         rc = m->meeting.rank == 0 ? call_roll(m, err) : hear_roll(m, err);
     if (rc == 0)
