@@ -1,4 +1,4 @@
-/* test_meet - ranks that meet at a port which another program holds. */
+/* test_meet - ranks that do not belong together, or meet at a port which another program holds. */
 #include "tests/unit/unit.h"
 
 #include <netinet/in.h>
@@ -66,4 +66,51 @@ TEST_ERR(one_that_speaks_first_is_no_store)
     assert_non_null(strstr(err->hint, "choose another MASTER_PORT"));
     pthread_join(other, NULL);
     close(fd);
+}
+
+struct rank {
+    struct ranks    r;
+    struct meet    *meet;
+    int             rc;
+    struct ckpt_err err;
+};
+
+static void *come(void *arg)
+{
+    struct rank *k = arg;
+
+    k->rc = meet_open(&k->meet, &k->r, 5000, &k->err);
+    return NULL;
+}
+
+TEST(ranks_of_worlds_of_different_sizes_are_refused_by_name)
+{
+    static const struct { long world[2]; const char *text; } apart[] = {
+        {{2, 3}, "rank 1 is one of 3 ranks, rank 0 of 2"},
+        {{3, 2}, "rank 1 is one of 2 ranks, rank 0 of 3"},
+        {{1, 2}, "rank 1 is one of 2 ranks, rank 0 of 1"},      /* rank 0 expects none */
+    };
+
+    for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++) {
+        struct rank rank[2] = {0};
+        pthread_t other;
+
+        close(listen_for(&rank[0].r));  /* a free port */
+        for (int k = 0; k < 2; k++) {
+            rank[k].r = rank[0].r;
+            rank[k].r.rank = k;
+            rank[k].r.world_size = apart[i].world[k];
+        }
+        assert_int_equal(pthread_create(&other, NULL, come, &rank[1]), 0);
+        come(&rank[0]);
+        pthread_join(other, NULL);
+        assert_int_equal(rank[1].rc, CKPT_ECONFIG);
+        assert_non_null(strstr(rank[1].err.text, apart[i].text));
+        if (apart[i].world[0] > 1) {
+            assert_int_equal(rank[0].rc, CKPT_ECONFIG);
+            assert_string_equal(rank[0].err.text, apart[i].text);
+            assert_non_null(strstr(rank[0].err.hint, "WORLD_SIZE"));
+        }
+        meet_close(rank[0].meet, true);
+    }
 }
