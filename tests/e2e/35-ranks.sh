@@ -173,6 +173,47 @@ watched() {     # SIGNAL RANK STATUS TEXT - of three ranks one gets the signal; 
     wait "${pid[$2]}" 2>/dev/null
     [ -z "${left:-}" ]
 }
+# Rank 2 dies as it connects with the others: rank 1 finds that, rank 0 waits for a connection.
+cat >"$T/die.c" <<'END'
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static void die(void)
+{
+    const char *rank = getenv("RANK");
+    if (rank && strcmp(rank, "2") == 0)
+        kill(getpid(), SIGKILL);
+}
+int connect(int fd, const struct sockaddr *to, socklen_t n)
+{
+    static int (*real)(int, const struct sockaddr *, socklen_t);
+    if (to->sa_family == AF_INET && ntohs(((const struct sockaddr_in *)to)->sin_port) != atoi(getenv("MASTER_PORT")))
+        die();
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "connect");
+    return real(fd, to, n);
+}
+int accept(int fd, struct sockaddr *from, socklen_t *n)
+{
+    die();
+    return accept4(fd, from, n, 0);
+}
+END
+connecting() {
+    local r pid=() bad=0
+    gcc -D_GNU_SOURCE -shared -fPIC -o "$T/die.so" "$T/die.c" -ldl || return 1
+    port=$((port + 1)) since=$(now)
+    for r in 0 1 2; do LD_PRELOAD=$T/die.so rank $r 3 $port -q --ddp-timeout 30 -o "$T/none" >"$T/die.$r" 2>&1 & pid[r]=$!; done
+    for r in 0 1; do
+        wait "${pid[r]}"; [ $? = 75 ] && grep -v '^hint: ' "$T/die.$r" | one_line "^ckpt-train: (error: )?rank $r: ended: rank 2 on [^ ]*: not heard for 3 s, in: start-up\$" || bad=1
+    done
+    wait "${pid[2]}" 2>/dev/null
+    [ $bad = 0 ] && [ $((($(now) - since) / 1000000)) -lt 7000 ] || { echo "$((($(now) - since) / 1000000)) ms"; tail "$T"/die.[012]; return 1; }
+}
 paused() {      # all ranks of a job stop for longer than one may be silent, and go on
     local r pid=() bad=0
     port=$((port + 1))
@@ -184,6 +225,7 @@ paused() {      # all ranks of a job stop for longer than one may be silent, and
     grep -q 'saved: go on' "$T/paused.0" && [ $bad = 0 ] || { cat "$T"/paused.[01]; return 1; }
 }
 t "a job that is stopped and goes on is not ended" paused
+t "one dies while they connect" connecting
 t "one is killed" watched KILL 1 75 'rank 1 on [^ ]*: not heard for 3 s, in: '
 t "one is stopped" watched STOP 2 75 'rank 2 on [^ ]*: not heard for 3 s, in: '
 t "the one with the store is killed" watched KILL 0 75 'rank 0 is gone: store at '

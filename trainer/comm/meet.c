@@ -111,7 +111,7 @@ static int reach_store(struct meet *m, const struct ranks *r, struct ckpt_err *e
     return rc;
 }
 
-/* "VERSION WORLD_SIZE HOST": what the others must know of this rank. */
+/* "VERSION/WORLD_SIZE HOST": what the others must know of this rank. */
 static int say_hello(struct meet *m, const struct ranks *r, struct ckpt_err *err)
 {
     char key[256], hello[MAX_HELLO];
@@ -134,7 +134,7 @@ static int say_hello(struct meet *m, const struct ranks *r, struct ckpt_err *err
         return ckpt_fail(err, CKPT_ECONFIG, "rank %d is there already: two processes say that they "
                          "are it", m->meeting.rank);
     snprintf(key, sizeof key, "hello/%d", m->meeting.rank);
-    snprintf(hello, sizeof hello, "%s %d %s", CKPT_VERSION, m->meeting.world_size, m->host);
+    snprintf(hello, sizeof hello, "%s/%d %s", CKPT_VERSION, m->meeting.world_size, m->host);
     return set_key(m, key, hello, strlen(hello), err);
 }
 
@@ -164,8 +164,8 @@ static int expect_rank(struct meet *m, int r, int64_t until, struct ckpt_err *er
     if (rc)
         return rc;
     hello[n] = '\0';
-    if (strncmp(hello, CKPT_VERSION, same) == 0 && hello[same] == ' ') {
-        world = strtol(hello + same, NULL, 10);
+    if (strncmp(hello, CKPT_VERSION, same) == 0 && hello[same] == '/') {
+        world = strtol(hello + same + 1, NULL, 10);
         return world == m->meeting.world_size ? 0 : fail_world(r, world, 0, m->meeting.world_size,
                                                                err);
     }
