@@ -213,8 +213,8 @@ static int hear_roll(struct meet *m, struct ckpt_err *err)
     code = strtol(verdict, &text, 10);
     if (code == 0) {
         world = strtol(text, NULL, 10);
-        return world == m->meeting.world_size ? 0 : fail_world(m->meeting.rank,
-                                                               m->meeting.world_size, 0, world, err);
+        return world == m->meeting.world_size
+                   ? 0 : fail_world(m->meeting.rank, m->meeting.world_size, 0, world, err);
     }
     return ckpt_fail(err, code == CKPT_ECONFIG ? CKPT_ECONFIG : CKPT_ECOMM, "rank 0: %s",
                      *text == ' ' ? text + 1 : text);

@@ -41,9 +41,9 @@ struct ranks {
 struct ranks ranks_found(void);
 /*
  * Refuse a world of no number of ranks, or of none while this is one of its ranks: each of them
- * would train by itself; a rank that is none of its world; and ranks that cannot meet: several were announced, but
- * nothing that they could meet through.  CKPT_ECONFIG, with what was found where and how to start
- * them.
+ * would train by itself; a rank that is none of its world; and ranks that cannot meet: several were
+ * announced, but nothing that they could meet through.  CKPT_ECONFIG, with what was found where and
+ * how to start them.
  */
 int ranks_check(const struct ranks *r, struct ckpt_err *err);
 /* The first host of a Slurm node list: "tux[03-07,9],other" gives "tux03", "r[1-2]n[4-6]" gives
