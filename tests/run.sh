@@ -11,7 +11,7 @@
 #
 # asan:e2e runs the scripts named in `sanitized`, or those that ONLY names.  Whatever a sanitizer
 # reports fails the script, also where the tool's failure was expected or its status was lost;
-# only what Open MPI leaks for itself is left out (tests/lsan.supp).  Of the others, 35-ranks
+# only what Open MPI and libgit2 leak for themselves is left out (tests/lsan.supp).  Of the others, 35-ranks
 # cannot pass as a whole: it limits address space and the seconds within which a run ends.
 set -u
 cd "$(dirname "$0")/.."
@@ -20,7 +20,7 @@ export OMP_WAIT_POLICY=passive          # a thread that waits leaves its core to
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 sanitized='10-cli 20-inspect 40-merge 41-adapters 41-reshard 42-gguf-bnb
-           46-quant 50-push'            # quick, and every tool in them
+           46-quant 50-push 58-push-dav'    # quick, and every tool in them
 # Scripts that are run again with their ranks over something else than shared memory (lib.sh).
 over='35-zero:gloo 38-tied-rows:gloo 38-tied-rows:mpi 38-rank-errors:gloo 41-reshard:mpi'
 script() { BUILD=$build RANKS_OVER=$(sed -n 's/.*\.sh://p' <<<"$1") timeout 600 bash "${1%%:*}"; }

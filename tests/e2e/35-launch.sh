@@ -111,6 +111,11 @@ hung() {
     rm "$T/stuck"; return $rc
 }
 t "a rank that is stuck ends all, by name" hung
+# Ranks that have not come as far as to look at signals end of them, which is no fault of theirs.
+printf '%s\n' '#include <stdlib.h>' '#include <unistd.h>' '__attribute__((constructor)) static void late(void) { if (getenv("RANK")) sleep(4); }' >"$T/late.c"
+gcc -shared -fPIC -o "$T/late.so" "$T/late.c"
+late() { begin late env LD_PRELOAD="$T/late.so" bash -c 'T=$0; loud "$@"' "$T" 2 --max-restarts 2 --max-steps 4; until_seen 9 there late 1; kill -s "$1" "$(supervisor late)"; came late 75 "^ckpt-train: SIG$1 in: start-up: ended, nothing was begun\$" && ! saw late 'killed by'; }
+for sig in USR1 TERM; do t "SIG$sig before they look at signals" late $sig; done
 port=$((15000 + RANDOM % 15000))
 byhand() {
     local r pid=() bad=0

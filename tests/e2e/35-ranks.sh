@@ -91,6 +91,9 @@ expect 78 "ranks without a place to meet" job j1 RANK=1 WORLD_SIZE=2
 says "WORLD_SIZE says 2 ranks (torchrun), but neither MASTER_ADDR and MASTER_PORT nor MPI"; check "what was found where" $?
 says "hint: --nproc 2 on one host, torchrun --no-python, mpirun -np 2 or srun start ranks"; check "and what starts them" $?
 expect 78 "a number of ranks alone" job j1 WORLD_SIZE=2
+expect_says 78 "a number that is none" 'WORLD_SIZE is "two": a number of ranks is wanted' job j1 WORLD_SIZE=two RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
+expect_says 78 "a rank of no number of ranks" 'RANK is "1", but no WORLD_SIZE says how many ranks there are' job j1 RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
+expect_says 78 "a port that is none" 'MASTER_PORT is "99999": 1 to 65535 is wanted' job j1 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=99999
 expect 78 "tasks of srun without their hosts" job j1 SLURM_NTASKS=8 SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=8
 
 # Ranks that meet through a store: torchrun's variables, by hand; srun's, without any MPI.  A1 D1
@@ -126,6 +129,16 @@ expect 78 "ranks of other settings" other --learning-rate 1e-4
 says "rank 1: --learning-rate is 0.0001 here"; check "are named" $?
 says "rank 0 has 5e-05"; check "with both values" $?
 
+apart() {       # rank 1 of three beside rank 0 of two
+    local second first; port=$((port + 1))
+    rank 1 3 $port -q -o "$T/none" >"$T/apart.1" 2>&1 & second=$!
+    rank 0 2 $port -q -o "$T/none"; first=$?
+    wait $second && return 1
+    return $first
+}
+expect_says 78 "ranks of worlds of different sizes" "rank 0: rank 1 is one of 3 ranks, rank 0 of 2" apart
+t "both are told" grep -qx 'ckpt-train: rank 1: rank 0: rank 1 is one of 3 ranks, rank 0 of 2' "$T/apart.1"
+
 # Of ranks that nobody answers for, all end with the status of the one that failed, by its words: srun shows the largest.
 told() {        # RANKS - rank 0 alone cannot write its files of a checkpoint
     local r pid=() status
@@ -160,6 +173,47 @@ watched() {     # SIGNAL RANK STATUS TEXT - of three ranks one gets the signal; 
     wait "${pid[$2]}" 2>/dev/null
     [ -z "${left:-}" ]
 }
+# Rank 2 dies as it connects with the others: rank 1 finds that, rank 0 waits for a connection.
+cat >"$T/die.c" <<'END'
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static void die(void)
+{
+    const char *rank = getenv("RANK");
+    if (rank && strcmp(rank, "2") == 0)
+        kill(getpid(), SIGKILL);
+}
+int connect(int fd, const struct sockaddr *to, socklen_t n)
+{
+    static int (*real)(int, const struct sockaddr *, socklen_t);
+    if (to->sa_family == AF_INET && ntohs(((const struct sockaddr_in *)to)->sin_port) != atoi(getenv("MASTER_PORT")))
+        die();
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "connect");
+    return real(fd, to, n);
+}
+int accept(int fd, struct sockaddr *from, socklen_t *n)
+{
+    die();
+    return accept4(fd, from, n, 0);
+}
+END
+connecting() {
+    local r pid=() bad=0
+    gcc -D_GNU_SOURCE -shared -fPIC -o "$T/die.so" "$T/die.c" -ldl || return 1
+    port=$((port + 1)) since=$(now)
+    for r in 0 1 2; do LD_PRELOAD=$T/die.so rank $r 3 $port -q --ddp-timeout 30 -o "$T/none" >"$T/die.$r" 2>&1 & pid[r]=$!; done
+    for r in 0 1; do
+        wait "${pid[r]}"; [ $? = 75 ] && grep -v '^hint: ' "$T/die.$r" | one_line "^ckpt-train: (error: )?rank $r: ended: rank 2 on [^ ]*: not heard for 3 s, in: start-up\$" || bad=1
+    done
+    wait "${pid[2]}" 2>/dev/null
+    [ $bad = 0 ] && [ $((($(now) - since) / 1000000)) -lt 7000 ] || { echo "$((($(now) - since) / 1000000)) ms"; tail "$T"/die.[012]; return 1; }
+}
 paused() {      # all ranks of a job stop for longer than one may be silent, and go on
     local r pid=() bad=0
     port=$((port + 1))
@@ -171,6 +225,7 @@ paused() {      # all ranks of a job stop for longer than one may be silent, and
     grep -q 'saved: go on' "$T/paused.0" && [ $bad = 0 ] || { cat "$T"/paused.[01]; return 1; }
 }
 t "a job that is stopped and goes on is not ended" paused
+t "one dies while they connect" connecting
 t "one is killed" watched KILL 1 75 'rank 1 on [^ ]*: not heard for 3 s, in: '
 t "one is stopped" watched STOP 2 75 'rank 2 on [^ ]*: not heard for 3 s, in: '
 t "the one with the store is killed" watched KILL 0 75 'rank 0 is gone: store at '

@@ -412,7 +412,8 @@ static int plan_bytes(struct transfer *t, struct ckpt_err *err)
             if (!f->tag[k])
                 rc = add_job(t, item, k, err);
     }
-    qsort(t->job, t->n_jobs, t->n_jobs ? sizeof *t->job : 1, larger_first);
+    if (t->n_jobs)
+        qsort(t->job, t->n_jobs, sizeof *t->job, larger_first);
     return rc;
 }
 

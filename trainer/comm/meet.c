@@ -16,6 +16,7 @@
 #include "trainer/comm/store_server.h"
 
 #define MAX_HELLO 256
+#define MAX_THERE 1000                  /* processes that take themselves for one rank */
 #define TELL_MS   3000                  /* without a store: then a line tells what is waited for */
 
 struct meet {
@@ -110,30 +111,47 @@ static int reach_store(struct meet *m, const struct ranks *r, struct ckpt_err *e
     return rc;
 }
 
-/* "VERSION HOST": what the others must know of this rank. */
-static int say_hello(struct meet *m, struct ckpt_err *err)
+/* "VERSION/WORLD_SIZE HOST": what the others must know of this rank. */
+static int say_hello(struct meet *m, const struct ranks *r, struct ckpt_err *err)
 {
     char key[256], hello[MAX_HELLO];
     int64_t there;
     int rc;
 
     snprintf(key, sizeof key, "%s/here/%d", m->run, m->meeting.rank);
-    if ((rc = store_add(m->store, key, 1, &there, err)) != 0)
+    if (m->meeting.timeout_ms < STORE_ANSWER_MS)
+        store_answers_within(m->store, m->meeting.timeout_ms);
+    rc = store_add(m->store, key, 1, &there, err);
+    store_answers_within(m->store, STORE_ANSWER_MS);
+    if (rc == 0 && (there < 1 || there > MAX_THERE))
+        rc = ckpt_fail(err, CKPT_ECOMM, "store at %s:%u: what answers there is no store", r->host,
+                       (unsigned)r->port);
+    if (rc == CKPT_ECOMM)               /* it took the connection, but may be anything */
+        ckpt_err_hint(err, "another program may hold this port: choose another MASTER_PORT");
+    if (rc)
         return rc;
     if (there > 1)
         return ckpt_fail(err, CKPT_ECONFIG, "rank %d is there already: two processes say that they "
                          "are it", m->meeting.rank);
     snprintf(key, sizeof key, "hello/%d", m->meeting.rank);
-    snprintf(hello, sizeof hello, "%s %s", CKPT_VERSION, m->host);
+    snprintf(hello, sizeof hello, "%s/%d %s", CKPT_VERSION, m->meeting.world_size, m->host);
     return set_key(m, key, hello, strlen(hello), err);
 }
 
-/* Rank 0: whether rank r came in time, as the same program. */
+static int fail_world(int r, long world, int other, long others, struct ckpt_err *err)
+{
+    ckpt_fail(err, CKPT_ECONFIG, "rank %d is one of %ld ranks, rank %d of %ld", r, world, other,
+              others);
+    return ckpt_err_hint(err, "each rank needs the same WORLD_SIZE");
+}
+
+/* Rank 0: whether rank r came in time, as the same program, to as many. */
 static int expect_rank(struct meet *m, int r, int64_t until, struct ckpt_err *err)
 {
     char name[192], hello[MAX_HELLO + 1];
     size_t n = 0, same = strlen(CKPT_VERSION);
     int64_t left = until - clock_ms();
+    long world;
     int rc;
 
     snprintf(name, sizeof name, "%s/hello/%d", m->run, r);
@@ -146,13 +164,16 @@ static int expect_rank(struct meet *m, int r, int64_t until, struct ckpt_err *er
     if (rc)
         return rc;
     hello[n] = '\0';
-    if (strncmp(hello, CKPT_VERSION, same) == 0 && hello[same] == ' ')
-        return 0;
+    if (strncmp(hello, CKPT_VERSION, same) == 0 && hello[same] == '/') {
+        world = strtol(hello + same + 1, NULL, 10);
+        return world == m->meeting.world_size ? 0 : fail_world(r, world, 0, m->meeting.world_size,
+                                                               err);
+    }
     return ckpt_fail(err, CKPT_ECONFIG, "rank %d is of version %.64s, rank 0 on %s of %s", r, hello,
                      m->host, CKPT_VERSION);
 }
 
-/* Rank 0 tells all what came of it: nothing, or the code and the reason. */
+/* Rank 0 tells all what came of it: 0 and how many there are, or the code and the reason. */
 static int call_roll(struct meet *m, struct ckpt_err *err)
 {
     int64_t until = clock_ms() + m->meeting.timeout_ms;
@@ -164,8 +185,10 @@ static int call_roll(struct meet *m, struct ckpt_err *err)
         rc = expect_rank(m, r, until, err);
     if (rc)
         snprintf(verdict, sizeof verdict, "%d %s", rc, err->text);
-    if (rc == 0)
-        return set_key(m, "roll", verdict, 0, err);
+    if (rc == 0) {
+        snprintf(verdict, sizeof verdict, "0 %d", m->meeting.world_size);
+        return set_key(m, "roll", verdict, strlen(verdict), err);
+    }
     set_key(m, "roll", verdict, strlen(verdict), &unheard);     /* they give up by themselves too */
     return rc;
 }
@@ -175,7 +198,7 @@ static int hear_roll(struct meet *m, struct ckpt_err *err)
     const int64_t slack = 5000;         /* rank 0 tells who is missing when the time is over */
     char name[192], verdict[1101], *text;
     size_t n = 0;
-    long code;
+    long code, world;
     int rc;
 
     snprintf(name, sizeof name, "%s/roll", m->run);
@@ -184,10 +207,15 @@ static int hear_roll(struct meet *m, struct ckpt_err *err)
     if (rc == CKPT_ENOTFOUND)
         return ckpt_fail(err, CKPT_ECOMM, "rank 0 of %d did not come within %lld s",
                          m->meeting.world_size, (long long)(m->meeting.timeout_ms / 1000));
-    if (rc || n == 0)
+    if (rc)
         return rc;
     verdict[n] = '\0';
     code = strtol(verdict, &text, 10);
+    if (code == 0) {
+        world = strtol(text, NULL, 10);
+        return world == m->meeting.world_size
+                   ? 0 : fail_world(m->meeting.rank, m->meeting.world_size, 0, world, err);
+    }
     return ckpt_fail(err, code == CKPT_ECONFIG ? CKPT_ECONFIG : CKPT_ECOMM, "rank 0: %s",
                      *text == ' ' ? text + 1 : text);
 }
@@ -221,7 +249,7 @@ int meet_open(struct meet **out, const struct ranks *r, int64_t timeout_ms, stru
         snprintf(m->host, sizeof m->host, "unknown");
     rc = reach_store(m, r, err);
     if (rc == 0)
-        rc = say_hello(m, err);
+        rc = say_hello(m, r, err);
     if (rc == 0)
         rc = m->meeting.rank == 0 ? call_roll(m, err) : hear_roll(m, err);
     if (rc == 0)

@@ -131,6 +131,22 @@ static const volatile int *stop_on;
 
 void comm_stop_on(const volatile int *stop) { stop_on = stop; }
 
+/* One that finds a peer gone while they connect tells by whom, as far as that is known, and tells
+ * the others, which may wait for this one: its goodbye is none. */
+static void tell_others(struct meet *meet, const struct ranks *ranks, struct ckpt_err *err)
+{
+    struct ckpt_err cause = {0};
+
+    if (err->code == CKPT_ECOMM && meet_cause(meet, &cause)) {
+        ckpt_fail_as(err, cause.code, cause.reason, "ended: %.900s", cause.text);
+        return;
+    }
+    cause = *err;
+    if (strncmp(cause.text, "rank ", 5) != 0)
+        ckpt_err_in(&cause, "rank %ld", ranks->rank);
+    meet_tell(meet, &cause);
+}
+
 static int open_met(struct comm **out, const struct ranks *ranks, int64_t timeout_ms,
                     struct ckpt_err *err)
 {
@@ -145,6 +161,9 @@ static int open_met(struct comm **out, const struct ranks *ranks, int64_t timeou
         rc = shared_open(out, fd, (int)ranks->rank, (int)ranks->world_size, err);
     else if (rc == 0)
         rc = open_plugin(out, "libckpt_gloo.so", meet_meeting(meet), ranks, err);
+    if (rc && meet)
+        tell_others(meet, ranks, err);
+    rc = rc ? ckpt_err_code(err) : 0;
     if (rc)
         meet_close(meet, false);
     else

@@ -25,7 +25,8 @@ struct ranks {
     const char     *where;              /* the variable that says so; "": none does */
     const char     *launcher;           /* "mpirun", "srun", "torchrun" ...; "" */
     bool            placed;             /* it says which rank this is, too */
-    const char     *odd;                /* the variable that does so by no rank of that world */
+    const char     *odd;                /* a variable that is not what it should be, or lacks: of
+                                           the world's size, of the rank in it, of the port */
     enum ranks_meet meet;
     char            host[256];          /* of the store: a name or number */
     uint16_t        port;
@@ -35,15 +36,18 @@ struct ranks {
     long            job_size;
 };
 
-/* What the environment says.  Never fails: what is no number says nothing, but for odd. */
+/* What the environment says.  Never fails: what is no number says nothing, but for odd; what is
+ * empty is as absent. */
 struct ranks ranks_found(void);
 /*
- * Refuse a rank that is none of its world, and ranks that cannot meet: several were announced, but
- * nothing that they could meet through.  CKPT_ECONFIG, with what was found where and how to start
- * them.
+ * Refuse a world of no number of ranks, or of none while this is one of its ranks: each of them
+ * would train by itself; a rank that is none of its world; and ranks that cannot meet: several were
+ * announced, but nothing that they could meet through.  CKPT_ECONFIG, with what was found where and
+ * how to start them.
  */
 int ranks_check(const struct ranks *r, struct ckpt_err *err);
-/* The first host of a Slurm node list: "tux[03-07,9],other" gives "tux03".  "": none. */
+/* The first host of a Slurm node list: "tux[03-07,9],other" gives "tux03", "r[1-2]n[4-6]" gives
+ * "r1n4".  "": none. */
 void ranks_first_host(char *out, size_t size, const char *list);
 
 #endif

@@ -17,7 +17,6 @@
 #include "libckpt/mem.h"
 #include "trainer/clock.h"
 
-#define ANSWER_MS 60000         /* a store that is there answers within this */
 #define TRY_MS    5000          /* of one address, before its name is looked up again */
 #define TELL_MS   3000          /* without a connection: then a line tells what is waited for */
 
@@ -207,7 +206,7 @@ int store_open(struct store **out, const char *host, uint16_t port, const char *
     if (!s)
         return ckpt_nomem(err, sizeof *s);
     s->fd = -1;
-    s->answer_ms = ANSWER_MS;
+    s->answer_ms = STORE_ANSWER_MS;
     snprintf(text, sizeof text, "%u", (unsigned)port);
     snprintf(s->where, sizeof s->where, "%.255s:%s", host, text);
     rc = connect_until(s, host, text, timeout_ms, err);

@@ -39,6 +39,7 @@
 #define STORE_MAX_KEY   8192u               /* bytes; as torch's server has it */
 #define STORE_MAX_VALUE (8u << 20)          /* bytes */
 #define STORE_MAX_KEYS  (128u << 10)        /* of one request */
+#define STORE_ANSWER_MS 60000               /* a store that is there answers within this */
 
 enum store_request {
     STORE_VALIDATE, STORE_SET, STORE_COMPARE_SET, STORE_GET, STORE_ADD, STORE_CHECK, STORE_WAIT,
@@ -60,7 +61,7 @@ void store_close(struct store *s);
 /* While *stop is not 0 nothing more is waited for: to connect, or for a key; CKPT_ESTOPPED.  NULL:
  * all waits take their time.  stop outlives that. */
 void store_stop_on(const volatile int *stop);
-/* A store that does not answer within ms is lost; a minute at first. */
+/* A store that does not answer within ms is lost; STORE_ANSWER_MS at first. */
 void store_answers_within(struct store *s, int64_t ms);
 int store_set(struct store *s, const char *key, const void *value, size_t n, struct ckpt_err *err);
 /* The sum after adding delta; an absent key counts as 0. */

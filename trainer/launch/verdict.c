@@ -51,6 +51,12 @@ static bool another_try_helps(int sig)
     return sig != SIGSEGV && sig != SIGBUS && sig != SIGILL && sig != SIGFPE && sig != SIGABRT;
 }
 
+static void tell_unbegun(struct watch *w)
+{
+    ckpt_fail(&w->verdict, CKPT_ESTOPPED, "SIG%s in: start-up: ended, nothing was begun",
+              sigabbrev_np(w->asked));
+}
+
 /* A rank has gone without a goodbye. */
 static void tell_lost(struct watch *w, size_t r)
 {
@@ -59,6 +65,10 @@ static void tell_lost(struct watch *w, size_t r)
     int sig = l->ended && WIFSIGNALED(l->status) ? WTERMSIG(l->status) : 0;
     char how[64] = "closed its connection";
 
+    if (sig && sig == w->asked) {       /* it was passed on before the rank looked at signals */
+        tell_unbegun(w);
+        return;
+    }
     if (sig)
         snprintf(how, sizeof how, "killed by SIG%s", sigabbrev_np(sig) ? sigabbrev_np(sig) : "?");
     else if (l->ended)
@@ -156,8 +166,7 @@ static bool judge_start(struct watch *w)
     for (size_t i = 0; i < w->n; i++)
         if (strcmp(w->peer[i].phase, "start-up") != 0 || w->peer[i].bye)
             return false;
-    ckpt_fail(&w->verdict, CKPT_ESTOPPED, "SIG%s in: start-up: ended, nothing was begun",
-              sigabbrev_np(w->asked));
+    tell_unbegun(w);
     return true;
 }
 

@@ -90,15 +90,48 @@ TEST(variables_say_how_many_and_which)
         if (r.world_size != cases[i].world_size || r.rank != cases[i].rank ||
             strcmp(r.launcher, cases[i].launcher) != 0 || r.job_size != cases[i].job_size ||
             r.meet != cases[i].meet || strcmp(store, cases[i].store) != 0 ||
-            refused != (r.world_size > 1 && r.meet == RANKS_NOWHERE))
+            refused != (r.odd || (r.world_size > 1 && r.meet == RANKS_NOWHERE)))
             fail_msg("%s: %ld ranks, this is %ld, of %s, a job of %ld, %s, at '%s'", cases[i].env,
                      r.world_size, r.rank, r.launcher, r.job_size, refused ? "refused" : "taken",
                      store);
         if (refused) {
             assert_int_equal(err.code, CKPT_ECONFIG);
-            assert_non_null(strstr(err.text, r.where));
+            assert_non_null(strstr(err.text, *r.where ? r.where : r.odd));
             assert_non_null(strstr(err.hint, "`nproc"));
         }
+    }
+    set("");
+}
+
+static const struct { const char *env, *text; } odd[] = {
+    {"WORLD_SIZE=two RANK=1 " TORCH, "WORLD_SIZE is \"two\": a number of ranks is wanted"},
+    {"WORLD_SIZE=0 RANK=0", "WORLD_SIZE is \"0\": a number of ranks is wanted"},
+    {"RANK=1 " TORCH, "RANK is \"1\", but no WORLD_SIZE says how many ranks there are"},
+    {"RANK=0 WORLD_SIZE= " TORCH, "RANK is \"0\", but no WORLD_SIZE"},
+    {"RANK=1", "RANK is \"1\", but no WORLD_SIZE"},
+    {"WORLD_SIZE=2 RANK=0 MASTER_ADDR=h MASTER_PORT=0x7", "MASTER_PORT is \"0x7\": 1 to 65535 is"},
+    {"WORLD_SIZE=2 RANK=0 MASTER_ADDR=h MASTER_PORT=65536", "MASTER_PORT is \"65536\": 1 to"},
+    {SLURM " SLURM_STEP_NODELIST=a MASTER_PORT=many", "SLURM_NTASKS says 4 ranks, but MASTER_PORT"},
+};
+
+TEST(variables_that_contradict_each_other_are_refused)
+{
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        struct ckpt_err err = {0};
+        struct ranks r;
+
+        set(odd[i].env);
+        r = ranks_found();
+        assert_int_equal(ranks_check(&r, &err), CKPT_ECONFIG);
+        if (!strstr(err.text, odd[i].text))
+            fail_msg("%s: %s", odd[i].env, err.text);
+    }
+    set("RANK=0");                      /* the first of one, as far as it goes */
+    {
+        struct ckpt_err err = {0};
+        struct ranks r = ranks_found();
+
+        assert_int_equal(ranks_check(&r, &err), 0);
     }
     set("");
 }
@@ -108,6 +141,8 @@ TEST(a_node_list_begins_with_a_host)
     static const char *const list[][2] = {
         {"tux", "tux"}, {"tux3,tux4", "tux3"}, {"tux[03-07,9],other", "tux03"}, {"a[9,11]", "a9"},
         {"a[5]", "a5"}, {"", ""}, {"a[", "a"},
+        {"rack[1-2]n[04-06],m1", "rack1n04"}, {"n[1-2]-ib", "n1-ib"}, {"a[1", "a1"},
+        {"[7-8]", "7"}, {",a", ""},
     };
     char host[64];
 
