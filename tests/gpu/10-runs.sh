@@ -51,10 +51,10 @@ on8() { [ -d "$T/w8" ] && cp -r "$T/w8" "$T/on8" && rm -r "$T/on8/checkpoint-6" 
 t "their checkpoint goes on" on8
 t "bit for bit, without any state of scales" same_state w8 on8
 t "an adapter over weights of 8 bits" wide lora8 --fp8 --lora-rank 4 --target-modules all-linear
-# 25 MiB less than the run takes with them, beside what the driver keeps (102400 less what may be taken).
+# 25 MiB less than the run takes with them, beside what the driver keeps (65536 less what may be taken).
 plan() { ckpt-train --dry-run --device cuda --model "$T/wide" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 6 --per-device-train-batch-size 64 --bf16 --fp8 "$@" 2>&1; }
-read -r most room <<<"$(plan --device-memory-limit 100G | sed -n 's/.*workspace.*: \([0-9]*\)\.[0-9]* of \([0-9]*\)\.[0-9]* MiB$/\1 \2/p')"
-short="--device-memory-limit $((most + 102400 - room - 25))M"
+read -r most room <<<"$(plan --device-memory-limit 64G | sed -n 's/.*workspace.*: \([0-9]*\)\.[0-9]* of \([0-9]*\)\.[0-9]* MiB$/\1 \2/p')"
+short="--device-memory-limit $((most + 65536 - room - 25))M"
 # shellcheck disable=SC2086
 t "where memory is short they are not kept" grep -q 'rounded at each use' <(plan $short)
 t "but rounded at each use" wide short --fp8 $short
