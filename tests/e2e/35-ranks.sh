@@ -237,7 +237,7 @@ expect 75 "a rank that never comes" short 0 2 $((port + 10))
 says "rank 1 of 2 did not come within 1 s"; check "is named too" $?
 expect 78 "a master that is another host" env RANK=0 WORLD_SIZE=2 MASTER_ADDR=192.0.2.1 MASTER_PORT=29500 timeout 60 ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --ddp-timeout 1 -o "$T/none"
 expect 78 "a port in use" bash -c "$(declare -f rank); T='$T'; rank 0 2 $port --ddp-timeout 3 -q -o '$T/none' 2>/dev/null & sleep 0.5; rank 0 2 $port -q -o '$T/none'"
-twice_there() { short 1 2 $((port + 20)) >/dev/null 2>&1 & short 1 2 $((port + 20)) >/dev/null 2>&1 & short 0 3 $((port + 20)); }
+twice_there() { short 1 3 $((port + 20)) >/dev/null 2>&1 & short 1 3 $((port + 20)) >/dev/null 2>&1 & short 0 3 $((port + 20)); }
 expect 75 "a rank that is missing while another comes twice" twice_there
 expect 78 "ranks of another MPI" job j1 PMI_SIZE=2 PMI_RANK=0
 says "MPI found 1"; check "it is told" $?

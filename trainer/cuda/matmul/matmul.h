@@ -76,6 +76,7 @@ static inline struct matmul_args matmul_of(const struct device *dev, const char 
     p.in = p.out = dev->act;
     p.alpha = 1.0f;
     p.busy = busy;
+    p.quick = dev->varies;
     return p;
 }
 

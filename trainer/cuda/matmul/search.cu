@@ -317,7 +317,7 @@ static bool fused_wins(struct device *dev, const struct matmul_args *a)
     struct matmul_args one;
     struct matmul_call probe, alone;
     struct candidates f;
-    float took;
+    float settle = a->quick ? 0 : sustained.settle, length = a->quick ? 0 : sustained.length, took;
 
     if (!trial(dev, &probe, a) || !probe.tiles)
         return false;
@@ -341,8 +341,8 @@ static bool fused_wins(struct device *dev, const struct matmul_args *a)
                                       PASS_BYTES;
     separate += (double)took * depth / (double)a->k;
     for (int round = 0; round < ROUNDS; round++)
-        joined += (double)time_of(dev, &probe, NULL, (int)(sustained.settle / took),
-                                  1 + (int)(sustained.length / took)) / ROUNDS;
+        joined += (double)time_of(dev, &probe, NULL, (int)(settle / took),
+                                  REPEATS + (int)(length / took)) / ROUNDS;
     return joined < separate;
 }
 

@@ -340,6 +340,8 @@ static int run_chunks(struct decode *d, const struct model_weights *w, const int
         next_chunk(d, ids, n_new, n_docs, &seq, &at);
         if (d->host.rows == 0 || device_stopped(dev))
             break;
+        /* All but a token for each sequence of a full batch; one place may be a prefix's. */
+        dev->varies = d->host.rows != d->host.n || d->host.n + 1 < d->n_seq;
         decode_chunk_logits(d, &p, n_new, decode_chunk(d, &p, n_new), logits);
     }
     assert(dev->n_alloc == n_alloc);
@@ -357,6 +359,7 @@ static int run(struct decode *d, const struct model_weights *w, const int32_t *i
     d->m->dev->by_row = true;
     rc = run_chunks(d, w, ids, n_new, n_docs, logits, err);
     d->m->dev->by_row = was;
+    d->m->dev->varies = false;
     return rc;
 }
 

@@ -23,7 +23,7 @@ static int encode_some(struct decode *d, const struct model_weights *w, const in
 
     if (rc)
         return rc;
-    dev->by_row = true;
+    dev->by_row = dev->varies = true;
     encoder_fwd(&p);
     for (int i = d->first; i < (int)d->m->arch->num_hidden_layers; i++) {
         struct layer l = layer_acquire(&p, i + 1);
@@ -33,6 +33,7 @@ static int encode_some(struct decode *d, const struct model_weights *w, const in
         layer_release(&p, &l);
     }
     dev->by_row = was;
+    dev->varies = false;
     return device_sync(dev, err);
 }
 
