@@ -281,6 +281,51 @@ TEST(decode_stops_between_blocks)
     golden_close(&g);
 }
 
+/* -- products whose rows differ ------------------------------------------------------------------ */
+
+static int n_same, n_varying;
+
+static void count_varying(struct device *dev, const struct op_linear *a)
+{
+    *(dev->varies ? &n_varying : &n_same) += 1;
+    own->linear_fwd(dev, a);
+}
+
+/* Prompts, and steps of a part of the batch, are told apart from a token for each sequence of it. */
+TEST(decode_tells_which_passes_differ)
+{
+    enum { DOCS = 4 };
+    static const struct { int32_t n_new[DOCS]; int64_t n; bool varies; } step[] = {
+        {{3, 2, 5, 1}, 4, true}, {{1, 1, 1, 1}, 4, false}, {{1, 1, 1, 2}, 4, true},
+        {{1, 1, 1}, 3, false}, {{1, 1}, 2, true}, {{1, 1, 1, 1}, 4, false}};
+    struct ckpt_err err = {0};
+    int32_t ids[16];
+    struct ops watched;
+    struct decode *d;
+    struct golden g;
+    float *logits;
+
+    golden_open(&g, "bloom-a", &eval, 1);
+    make_ids(ids, 16, g.arch->vocab_size);
+    logits = ckpt_arena_alloc(&g.arena, DOCS * (size_t)g.arch->vocab_size, sizeof *logits);
+    OK(decode_new(&d, g.model, DOCS, 16, &err), err);
+    own = g.dev->ops;
+    watched = *own;
+    watched.linear_fwd = count_varying;
+    g.dev->ops = &watched;
+    for (size_t i = 0; i < sizeof step / sizeof step[0]; i++) {
+        n_same = n_varying = 0;
+        OK(decode_step(d, resident_door(g.weights), ids, step[i].n_new, step[i].n, logits, &err),
+           err);
+        assert_int_equal(n_varying > 0, step[i].varies);
+        assert_int_equal(n_same > 0, !step[i].varies);
+        assert_false(g.dev->varies);
+    }
+    g.dev->ops = own;
+    decode_free(d);
+    golden_close(&g);
+}
+
 /* No pass of any family gives a result once the stop is set. */
 TEST(no_pass_ends_well_after_a_stop)
 {
