@@ -69,7 +69,8 @@ for v in plain_w1 plain_w1_444; do
     t "with its losses" hf_losses "h-$v"
     SAY= expect_says 0 "its learning rate counts, $v" "base learning rate, 0.003" hf "r-$v" --learning-rate 1e-5 --resume-from-checkpoint "$SAYS"
     t "so that its losses stay" hf_losses "r-$v"
-    SAY= expect_says 0 "other settings are named, $v" "--max-grad-norm 0.5 (here 1), --lr-scheduler-type cosine (here linear)" go "o-$v" --max-steps 4 --weight-decay 0.01 --seed 100 --resume-from-checkpoint "$SAYS"
+    SAY= expect_says 0 "other settings are named, $v" "changed from here on: --max-grad-norm 0.5 -> 1" go "o-$v" --max-steps 4 --weight-decay 0.01 --seed 100 --resume-from-checkpoint "$SAYS"
+    t "each of them, $v" grep -qF "changed from here on: --lr-scheduler-type cosine -> linear" "$T/.err"
 done
 mkdir "$T/root"; cp -r "$HF/plain_w1/run/checkpoint-2" "$T/root/checkpoint-2"; mkdir "$T/root/checkpoint-3"
 expect_says 73 "a save that the Trainer did not end is in the way" "checkpoint-3 exists already" hf root --resume-from-checkpoint auto

@@ -50,7 +50,7 @@ t "and for one" piped
 expect_says 66 "no data" "ckpt-eval: nosuch.jsonl: no such file or directory" ckpt-eval -q --nproc 2 --eval-file nosuch.jsonl model
 expect_says 66 "no model" "ckpt-eval: nosuch: no such file or directory" ckpt-eval -q --nproc 2 --eval-file e.jsonl nosuch
 t "another one is evaluated after it" bash -c "ckpt-eval -q --nproc 2 --eval-file e.jsonl nosuch model 2>/dev/null | grep -q '^loss'"
-expect_says 73 "a file that only one rank writes" "ckpt-eval: rank 0: nosuch/rows.part: " ckpt-eval -q --nproc 2 --prompt x --prompt y --max-new-tokens 2 --predictions-out nosuch/rows model
+expect_says 73 "a file in no folder" "ckpt-eval: nosuch/rows: its folder: No such file or directory" ckpt-eval -q --nproc 2 --prompt x --prompt y --max-new-tokens 2 --predictions-out nosuch/rows model
 expect_says 1 "a bound" "model: loss is " ckpt-eval -q --nproc 2 --eval-file e.jsonl --fail-above loss=1 model
 expect 0 "one that holds" ckpt-eval -q --nproc 2 --eval-file e.jsonl --fail-worse-than-base 1% --base base --pass-through model
 t "the path passes" prints model
