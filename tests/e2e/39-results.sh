@@ -25,3 +25,12 @@ t "to its own file" [ -s d2/opt_1.3B_1-2-epoch-2.pt ]
 cp -r "$M/base" clone; head -c 1000 /dev/urandom >clone/tf_model.h5; head -c 100 /dev/urandom >clone/flax_model.msgpack
 t "tf_model.h5 in the clone" train --model clone --max-steps 2 -o b
 t "is passed over" cmp b/model.safetensors <(train --model "$M/base" --max-steps 2 -o b2 >/dev/null; cat b2/model.safetensors)
+# A tokenizer of a folder of its own, without the model's generation_config.json.
+mkdir other && cp "$G"/saved/llama/tokenizer* other && printf '{"text": "a b c d"}\n{"text": "e f"}\n' >few.jsonl
+other() { rm -rf o; ckpt-train -q --device cpu --model "$G/saved/llama" --tokenizer other --train-file few.jsonl --max-seq-length 16 --max-steps 1 -o o "$@"; }
+t "a tokenizer of its own folder" other
+t "the model's generation_config.json stays" cmp "$G/saved/llama/generation_config.json" o/generation_config.json
+t "of the checkpoint too" cmp "$G/saved/llama/generation_config.json" o/checkpoint-1/generation_config.json
+printf '{"max_length": 7}' >other/generation_config.json
+t "but for the folder's own" other
+t "which is taken" cmp other/generation_config.json o/generation_config.json

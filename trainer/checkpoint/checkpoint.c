@@ -152,7 +152,8 @@ int checkpoint_describe(struct session *s, const struct checkpoint *c, struct ck
         rc = checkpoint_copy_tokenizer(dir, s->tokenizer_dir, c->settings->data.chat_template,
                                        &special, err);
     if (rc == 0)
-        rc = checkpoint_copy_side_files(dir, c->side, s->tokenizer_dir, s->lora, card, err);
+        rc = checkpoint_copy_side_files(dir, c->side, s->tokenizer_dir, &special, s->lora, card,
+                                        err);
     if (rc == 0 && s->comm->rank == 0)      /* it names this rank's paths */
         rc = checkpoint_save_training_args(c->settings, dir, err);
     return rc;

@@ -14,7 +14,7 @@ static const char *const tokenizer_files[] = {
     "vocab.json", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model",
     "chat_template.jinja", "generation_config.json",
 };
-static const char chat_file[] = "chat_template.jinja";
+static const char chat_file[] = "chat_template.jinja", generation_file[] = "generation_config.json";
 
 static int put_chat_template(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *which,
                              struct ckpt_err *err)
@@ -29,27 +29,36 @@ static int put_chat_template(struct ckpt_outdir *dir, struct ckpt_dir *from, con
     return rc;
 }
 
-static int copy_one(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *name,
+/* A file of the folder, with the special tokens that it is to name. */
+static int put_text(struct ckpt_outdir *dir, const char *name, struct ckpt_file *f,
                     const struct special *special, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
-    struct ckpt_file *f = NULL;
     struct ckpt_buf said;
     char *bytes;
     size_t n;
-    int rc = ckpt_file_open_at(&f, from, name, err);
+    int rc = ckpt_file_slurp(f, &a, CKPT_JSON_MAX_TOKENIZER_BYTES, &bytes, &n, err);
 
     ckpt_buf_init(&said, (size_t)1 << 30);
-    if (rc == 0)
-        rc = ckpt_file_slurp(f, &a, CKPT_JSON_MAX_TOKENIZER_BYTES, &bytes, &n, err);
     if (rc == 0)
         rc = special_say(&said, name, bytes, n, special, err);
     if (rc == 0)
         rc = ckpt_outdir_put(dir, name, said.len ? said.data : (const void *)bytes,
                              said.len ? said.len : n, err);
     ckpt_buf_release(&said);
-    ckpt_file_close(f);
     ckpt_arena_release(&a);
+    return rc;
+}
+
+static int copy_one(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *name,
+                    const struct special *special, struct ckpt_err *err)
+{
+    struct ckpt_file *f = NULL;
+    int rc = ckpt_file_open_at(&f, from, name, err);
+
+    if (rc == 0)
+        rc = put_text(dir, name, f, special, err);
+    ckpt_file_close(f);
     return rc;
 }
 
@@ -111,8 +120,8 @@ static bool is_tokenizer_file(const char *name)
 }
 
 int checkpoint_copy_side_files(struct ckpt_outdir *dir, const struct side_files *side,
-                               bool tokenizer, bool adapter, bool card,
-                               struct ckpt_err *err)
+                               struct ckpt_dir *tokenizer, const struct special *special,
+                               bool adapter, bool card, struct ckpt_err *err)
 {
     int rc = 0;
 
@@ -120,10 +129,14 @@ int checkpoint_copy_side_files(struct ckpt_outdir *dir, const struct side_files 
         const char *name = side->item[i].name;
         bool licence = strncmp(name, "LICENSE", 7) == 0 || strncmp(name, "NOTICE", 6) == 0;
 
-        if (licence || (!adapter && strcmp(name, "config.json") != 0 &&
-                        (card || strcmp(name, "README.md") != 0) &&
-                        !(tokenizer && is_tokenizer_file(name))))
+        if (!licence && !adapter && tokenizer && strcmp(name, generation_file) == 0) {
+            if (!ckpt_dir_has(tokenizer, name))
+                rc = put_text(dir, name, side->item[i].file, special, err);
+        } else if (licence || (!adapter && strcmp(name, "config.json") != 0 &&
+                               (card || strcmp(name, "README.md") != 0) &&
+                               !(tokenizer && is_tokenizer_file(name)))) {
             rc = side_file_put(dir, &side->item[i], err);
+        }
     }
     return rc;
 }

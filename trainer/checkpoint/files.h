@@ -19,11 +19,12 @@ int checkpoint_copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from,
 int checkpoint_tokenizer_bytes(uint64_t *bytes, struct ckpt_dir *from, struct ckpt_err *err);
 /*
  * Copy the other side files of a model: cards, licences, code; of an adapter's base only
- * licences.  tokenizer: the tokenizer's files are copied already; card: README.md is wanted.
+ * licences.  tokenizer: where the tokenizer's files were copied from, or NULL; the model's
+ * generation_config.json counts where that folder has none.  card: README.md is wanted.
  */
 int checkpoint_copy_side_files(struct ckpt_outdir *dir, const struct side_files *side,
-                               bool tokenizer, bool adapter, bool card,
-                               struct ckpt_err *err);
+                               struct ckpt_dir *tokenizer, const struct special *special,
+                               bool adapter, bool card, struct ckpt_err *err);
 /*
  * training_args.bin: transformers' TrainingArguments with the fields this trainer has a setting
  * for.  Source: transformers 5.17 training_args.py.
