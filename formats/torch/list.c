@@ -92,9 +92,9 @@ static void put_float(struct ckpt_buf *b, double f)
 }
 
 /*
- * Append a key: a text as it is, anything else as Python spells it, since a name must tell 1 and
- * (1, 2) apart; texts within a tuple are in quotes.  What has no short spelling is # and its place
- * in the dict.
+ * Append a key: a text as it is, anything else as Python spells it, since 1 and (1, 2) must have
+ * names of their own; texts within a tuple are in quotes.  What has no short spelling is # and its
+ * place in the dict.
  */
 static void put_key(struct ckpt_buf *b, const struct value *key, size_t number, int depth)
 {

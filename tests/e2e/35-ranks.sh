@@ -129,15 +129,15 @@ expect 78 "ranks of other settings" other --learning-rate 1e-4
 says "rank 1: --learning-rate is 0.0001 here"; check "are named" $?
 says "rank 0 has 5e-05"; check "with both values" $?
 
-apart() {       # rank 1 of three beside rank 0 of two
+unequal() {       # rank 1 of three beside rank 0 of two
     local second first; port=$((port + 1))
-    rank 1 3 $port -q -o "$T/none" >"$T/apart.1" 2>&1 & second=$!
+    rank 1 3 $port -q -o "$T/none" >"$T/unequal.1" 2>&1 & second=$!
     rank 0 2 $port -q -o "$T/none"; first=$?
     wait $second && return 1
     return $first
 }
-expect_says 78 "ranks of worlds of different sizes" "rank 0: rank 1 is one of 3 ranks, rank 0 of 2" apart
-t "both are told" grep -qx 'ckpt-train: rank 1: rank 0: rank 1 is one of 3 ranks, rank 0 of 2' "$T/apart.1"
+expect_says 78 "ranks of worlds of different sizes" "rank 0: rank 1 is one of 3 ranks, rank 0 of 2" unequal
+t "both are told" grep -qx 'ckpt-train: rank 1: rank 0: rank 1 is one of 3 ranks, rank 0 of 2' "$T/unequal.1"
 
 # Of ranks that nobody answers for, all end with the status of the one that failed, by its words: srun shows the largest.
 told() {        # RANKS - rank 0 alone cannot write its files of a checkpoint

@@ -291,7 +291,7 @@ static void count_varying(struct device *dev, const struct op_linear *a)
     own->linear_fwd(dev, a);
 }
 
-/* Prompts, and steps of a part of the batch, are told apart from a token for each sequence of it. */
+/* Prompts, and steps of a part of the batch, differ; a token for each sequence of it does not. */
 TEST(decode_tells_which_passes_differ)
 {
     enum { DOCS = 4 };

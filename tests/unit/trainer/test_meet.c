@@ -85,13 +85,13 @@ static void *come(void *arg)
 
 TEST(ranks_of_worlds_of_different_sizes_are_refused_by_name)
 {
-    static const struct { long world[2]; const char *text; } apart[] = {
+    static const struct { long world[2]; const char *text; } worlds[] = {
         {{2, 3}, "rank 1 is one of 3 ranks, rank 0 of 2"},
         {{3, 2}, "rank 1 is one of 2 ranks, rank 0 of 3"},
         {{1, 2}, "rank 1 is one of 2 ranks, rank 0 of 1"},      /* rank 0 expects none */
     };
 
-    for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++) {
+    for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++) {
         struct rank rank[2] = {0};
         pthread_t other;
 
@@ -99,16 +99,16 @@ TEST(ranks_of_worlds_of_different_sizes_are_refused_by_name)
         for (int k = 0; k < 2; k++) {
             rank[k].r = rank[0].r;
             rank[k].r.rank = k;
-            rank[k].r.world_size = apart[i].world[k];
+            rank[k].r.world_size = worlds[i].world[k];
         }
         assert_int_equal(pthread_create(&other, NULL, come, &rank[1]), 0);
         come(&rank[0]);
         pthread_join(other, NULL);
         assert_int_equal(rank[1].rc, CKPT_ECONFIG);
-        assert_non_null(strstr(rank[1].err.text, apart[i].text));
-        if (apart[i].world[0] > 1) {
+        assert_non_null(strstr(rank[1].err.text, worlds[i].text));
+        if (worlds[i].world[0] > 1) {
             assert_int_equal(rank[0].rc, CKPT_ECONFIG);
-            assert_string_equal(rank[0].err.text, apart[i].text);
+            assert_string_equal(rank[0].err.text, worlds[i].text);
             assert_non_null(strstr(rank[0].err.hint, "WORLD_SIZE"));
         }
         meet_close(rank[0].meet, true);
