@@ -168,6 +168,60 @@ static struct op_rownorm norm1(const struct pass *p, const struct layer *l,
                             b->at[BUF_H]);
 }
 
+/* The heads from a row on. */
+static struct op_heads heads_from(const struct op_heads *h, int64_t row, size_t size)
+{
+    struct op_heads from = *h;
+    size_t q = (size_t)(row * h->row_stride) * size;
+    size_t kv = (size_t)(row * (h->kv_stride ? h->kv_stride : h->row_stride)) * size;
+
+    from.q = (unsigned char *)h->q + q;
+    from.k = (unsigned char *)h->k + kv;
+    from.v = (unsigned char *)h->v + kv;
+    return from;
+}
+
+/*
+ * Attention of new rows against the cache.  Where sequences that go on are fed beside prompts,
+ * each kind is an operation of its own: what is fast for one row of a sequence is slow for many.
+ */
+static void attend_cache(const struct pass *p, const struct op_cached *whole)
+{
+    const struct cache_view *view = p->cache;
+    size_t size = ckpt_dtype_size(p->dev->act);
+    int64_t n = view->rows;
+    struct op_cached one = *whole, rest = *whole;
+    struct op_rope rotate_one, rotate_rest;
+
+    if (n == 0) {
+        p->dev->ops->attention_cached(p->dev, whole);
+        return;
+    }
+    one.n = one.n_seg = n;
+    one.max_keys = view->rows_max_keys;
+    rest.n -= n;
+    rest.n_seg -= n;
+    rest.seg_start = view->start;
+    rest.seg_first += n;
+    rest.seg_past += n;
+    rest.out = (unsigned char *)rest.out + (size_t)(n * rest.n_head * rest.dim) * size;
+    rest.in = heads_from(&rest.in, n, size);
+    if (whole->rope) {
+        rotate_one = rotate_rest = *whole->rope;
+        rotate_one.n = n;
+        rotate_rest.n -= n;
+        rotate_rest.in = heads_from(&rotate_rest.in, n, size);
+        rotate_rest.out = heads_from(&rotate_rest.out, n, size);
+        rotate_rest.positions += n;
+        if (rotate_rest.stats)
+            rotate_rest.stats += n * (rotate_rest.n_head + rotate_rest.n_kv);
+        one.rope = &rotate_one;
+        rest.rope = &rotate_rest;
+    }
+    p->dev->ops->attention_cached(p->dev, &one);
+    p->dev->ops->attention_cached(p->dev, &rest);
+}
+
 void attention_fwd(const struct pass *p, const struct layer *l, const struct block_bufs *b)
 {
     const struct ops *ops = p->dev->ops;
@@ -192,7 +246,7 @@ void attention_fwd(const struct pass *p, const struct layer *l, const struct blo
         cached.window = attention.window;
         cached.scale = attention.scale;
         cached.rel_bias = attention.rel_bias;
-        ops->attention_cached(p->dev, &cached);
+        attend_cache(p, &cached);
     } else {
         ops->attention_fwd(p->dev, &attention);
     }

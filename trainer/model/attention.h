@@ -23,6 +23,11 @@ struct position_tables {
 /* The cache of a generation session as one block's attention uses it. */
 struct cache_view {
     struct op_cached op;                /* all but out and in */
+    /* The first `rows` segments have a row each, of at most rows_max_keys keys, and are an
+     * operation of their own; the others' first rows are start [n_seg - rows + 1], from the
+     * first of theirs on.  rows 0: all segments are one operation. */
+    int64_t          rows, rows_max_keys;
+    const int32_t   *start;
     void            *cross;             /* keys and values of the encoder's rows, as BUF_KVX */
     const int32_t   *key_start, *key_end;   /* [n_seg] which of these keys a segment sees */
 };

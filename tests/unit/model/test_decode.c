@@ -4,6 +4,7 @@
  */
 #include "tests/unit/golden_runs.h"
 
+#include "trainer/model/generate/decode.h"
 #include "trainer/model/generate/logits.h"
 
 static const struct model_opts eval = {.max_tokens = 1400, .max_docs = 3, .max_rows = 2,
@@ -140,9 +141,10 @@ static void make_ids(int32_t *ids, int64_t n, int64_t vocab)
 
 /*
  * Feeding pieces of any size gives the logits of a whole pass: pieces of 1, pieces across the
- * attention's block (64) and the session's chunk (512 rows), sequences that skip a call.
+ * attention's block (64) and the session's chunk (512 rows), sequences that skip a call, single
+ * rows beside a prompt, as one operation or (split) two.
  */
-TEST(decode_equals_whole_passes_when_fed_in_pieces)
+static void in_pieces(const char *model, bool split)
 {
     enum { LEN = 450, DOCS = 3 };
     static const int32_t feed[][DOCS] = {{70, 1, 0}, {1, 1, 449}, {379, 3, 1}, {0, 445, 0}};
@@ -156,12 +158,15 @@ TEST(decode_equals_whole_passes_when_fed_in_pieces)
     int64_t V, done[DOCS] = {0};
     float *found, *wanted;
 
-    golden_open(&g, "bloom-a", &eval, 2);
+    golden_open(&g, model, &eval, 2);
     V = g.arch->vocab_size;
     make_ids(ids, DOCS * LEN, V);
+    for (int i = 0; i < DOCS * LEN; i++)
+        pos[i] = i % LEN;
     found = ckpt_arena_alloc(&g.arena, (size_t)(DOCS * V), sizeof *found);
     wanted = ckpt_arena_alloc(&g.arena, (size_t)V, sizeof *wanted);
     OK(decode_new(&d, g.model, DOCS, LEN, &err), err);
+    d->split = split;
     for (int round = 0; round < 2; round++) {
         memset(done, 0, sizeof done);
         for (size_t f = 0; f < sizeof feed / sizeof feed[0]; f++) {
@@ -182,14 +187,22 @@ TEST(decode_equals_whole_passes_when_fed_in_pieces)
                    err);
                 for (int64_t j = 0; j < V; j++)
                     if (!(fabsf(found[i * V + j] - wanted[j]) <= 2e-5f))
-                        fail_msg("call %zu, sequence %d, id %d: %g, wanted %g", f, i, (int)j,
-                                 (double)found[i * V + j], (double)wanted[j]);
+                        fail_msg("%s, split %d, call %zu, sequence %d, id %d: %g, wanted %g",
+                                 model, split, f, i, (int)j, (double)found[i * V + j], (double)wanted[j]);
             }
         }
         decode_reset(d);
     }
     decode_free(d);
     golden_close(&g);
+}
+
+TEST(decode_equals_whole_passes_when_fed_in_pieces)
+{
+    in_pieces("bloom-a", false);
+    in_pieces("bloom-a", true);
+    in_pieces("qwen3-a", false);
+    in_pieces("qwen3-a", true);         /* queries and keys are normed and rotated */
 }
 
 TEST(decode_refuses_what_does_not_fit)

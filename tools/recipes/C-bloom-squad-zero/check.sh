@@ -26,7 +26,12 @@ baseline() {
     [ "$each" = 3 ] && [ "$(find "$out/baseline" -maxdepth 1 -name 'checkpoint-*' | wc -l)" = 3 ] && ckpt-inspect --args "$(newest "$out/baseline")" >"$out/.args" &&
         grep -qE '^num_train_epochs +3' "$out/.args" && grep -qE '^weight_decay +0.01' "$out/.args" && grep -qE '^learning_rate +5e-05' "$out/.args" && grep -qiE '^fp16 +true' "$out/.args"
 }
-stages() { local s; for s in $rest; do near "$out/baseline" "$out/$s" || { echo "$s"; return 1; }; done; }
+# The same losses without ZeRO; by the files' schedule, whose first step has a rate of 0 where the baseline's has the whole.
+stages() {
+    local s
+    $(train_on "$nproc") -q "${task[@]}" --config "$system/run.yaml" --lr-scheduler-type WarmupDecayLR "${model[@]}" --train-file "$DATA" --eval-strategy no --save-strategy no --no-final-model -o "$out/plain" "${more[@]}" || return
+    for s in $rest; do near "$out/plain" "$out/$s" || { echo "$s"; return 1; }; done
+}
 summary() {
     local f; for f in train_loss train_samples_per_second eval_samples_per_second eval_loss; do grep -q "\"$f\"" "$out/baseline/all_results.json" || { echo "no $f"; return 1; }; done
     # The table at the end has a line an epoch, each as many steps behind the one before.

@@ -12,13 +12,16 @@ enum {
     NAMED      = 24,            /* algorithms from the heuristic */
     SPLIT_MOST = 4,             /* of those, also tried with split sums */
     CANDIDATES = NAMED + SPLIT_MOST * 5,
-    SWEEPS     = 2,             /* over all candidates, two launches each */
+    SWEEPS     = 2,             /* over the candidates that may be the fastest */
     FINALISTS  = 4,
     ROUNDS     = 2,             /* over all finalists, forwards and backwards */
     REPEATS    = 6,             /* least launches per measurement */
     LEAST_ROWS = 1024,          /* rows of D that suffice for timing */
     DEEP       = 256            /* a part with a smaller k counts as a pass over D */
 };
+
+/* Candidates that take this many times the fastest one's time are timed once. */
+#define NEAR 1.5f
 
 /* Sums at least this long, with at most this many elements of D, are also tried split. */
 #define SPLIT_LEAST 1024
@@ -158,19 +161,23 @@ static bool probe_at(struct device *dev, const struct candidates *f, int i, stru
     return matmul_probe(dev, f->x, algo_of(f, i), to);
 }
 
-/* Find the candidates that are fastest in two launches, always including the heuristic's first;
- * ms gets their times.  Returns how many. */
+/* Find the candidates whose launches are the fastest, always including the heuristic's first; ms
+ * gets their times.  Returns how many.  A long product's candidates are slow to try: those that are
+ * clearly slower are not tried twice. */
 static int finalists(struct device *dev, const struct candidates *f, int to[FINALISTS],
                      float ms[CANDIDATES + 1])
 {
     int n = n_candidates(f), most = n < FINALISTS ? n : FINALISTS, order[CANDIDATES + 1] = {};
+    float least = 1e29f;
     bool first = false;
 
-    for (int i = 0; i < n; i++)
-        ms[i] = time_at(dev, f, i, 1, 2);    /* warm, and loads the code */
-    for (int sweep = 1; sweep < SWEEPS; sweep++)
+    for (int i = 0; i < n; i++) {
+        ms[i] = time_at(dev, f, i, 1, 1);    /* warm, and loads the code */
+        least = ms[i] < least ? ms[i] : least;
+    }
+    for (int sweep = 0; sweep < SWEEPS; sweep++)
         for (int i = 0; i < n; i++)
-            if (ms[i] < 1e29f) {
+            if (ms[i] < NEAR * least) {
                 float now = time_at(dev, f, i, 0, 2);
 
                 ms[i] = now < ms[i] ? now : ms[i];

@@ -1,7 +1,7 @@
 /*
  * decode - generation with a cache of keys and values; see model.h.
  *
- * New rows of all sequences pass through the blocks together, CHUNK rows at a time, so that a
+ * New rows of all sequences pass through the blocks together, a chunk of rows at a time, so that a
  * long prompt needs no more memory than a short one; attention is causal, so chunks are exact.
  * Cache of a layer: [K][rows][d], keys and values separate; a sequence has consecutive rows.
  */
@@ -14,7 +14,10 @@
 #include "formats/families/family.h"
 #include "trainer/model/plan.h"
 
-#define CHUNK 512                   /* rows; a multiple of the attention's block */
+/* Rows; multiples of the attention's block.  A GPU's products of few rows are bound by the weights
+ * that they read. */
+#define CHUNK     512
+#define CHUNK_GPU 2048
 #define LOGIT_BYTES ((int64_t)256 << 20)
 #define LOGIT_ROWS  4096
 
@@ -172,7 +175,9 @@ int decode_open(struct decode **out, struct model *m, const struct decode_size *
     d->max_len = size->len;
     d->rows = d->space.size = size->rows;
     d->enc_rows = d->enc_space.size = size->enc_rows;
-    d->chunk = d->rows < CHUNK ? d->rows : CHUNK;
+    d->chunk = m->dev->discrete ? CHUNK_GPU : CHUNK;
+    d->chunk = d->rows < d->chunk ? d->rows : d->chunk;
+    d->split = m->dev->discrete;
     d->view.head.logit_rows = logit_rows(d);
     d->view.positions.rope_rows = size->len;
     d->view.positions.rope_regime = -1;
@@ -190,8 +195,9 @@ void decode_free(struct decode *d)
 {
     if (!d)
         return;
-    if (d->graph)
-        d->m->dev->ops->graph_free(d->m->dev, d->graph);
+    for (int i = 0; i < DECODE_GRAPHS; i++)
+        if (d->graphs[i].graph)
+            d->m->dev->ops->graph_free(d->m->dev, d->graphs[i].graph);
     d->m->dev->ops->free(d->m->dev, d->arena);
     d->m->dev->ops->free(d->m->dev, d->spare);
     plan_release(&d->plan);
@@ -258,7 +264,7 @@ static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_ne
 {
     struct chunk_rows *s = &d->host;
 
-    s->n = s->rows = s->max_keys = 0;
+    s->n = s->rows = s->max_keys = s->single = s->single_keys = 0;
     while (*seq < n_docs && s->rows < d->chunk) {
         int64_t left = n_new[*seq] - d->done[*seq], past = d->len[*seq];
         int64_t take = piece(past, left, d->chunk - s->rows);
@@ -277,6 +283,10 @@ static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_ne
                 d->positions[s->rows + i] = (int32_t)(past + i + d->m->arch->pos_offset);
             s->rows += take;
             s->max_keys = past + take > s->max_keys ? past + take : s->max_keys;
+            if (s->rows == s->n) {
+                s->single = s->n;
+                s->single_keys = s->max_keys;
+            }
             d->done[*seq] += (int32_t)take;
             d->len[*seq] += (int32_t)take;
             *at += take;

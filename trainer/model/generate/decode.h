@@ -7,17 +7,29 @@
 #include "trainer/model/generate/space.h"
 #include "trainer/model/pass.h"
 
+/* Steps of full batches, whose keys grow, between chunks that hold a prompt. */
+#define DECODE_GRAPHS 4
+
 /* Which part of a chunk belongs to which sequence. */
 struct chunk_rows {
     int32_t *start;                 /* [n + 1] first row */
     int32_t *seq, *first, *past;    /* [n] */
     int64_t  n, rows, max_keys;
+    int64_t  single, single_keys;   /* how many segments at the front have one row; their most
+                                       keys */
 };
 
 /* The sizes that the arguments of a step's operations depend on, besides the session. */
 struct shape {
     const struct model_weights *w;
     int64_t                     rows, max_keys, max_enc;
+};
+
+/* A step of that shape as the device runs it at once; graph NULL: the shape was met once. */
+struct step_graph {
+    struct shape     shape;         /* rows 0: this place is free */
+    struct op_graph *graph;
+    uint64_t         used;          /* the step that last had the shape */
 };
 
 /*
@@ -37,6 +49,7 @@ struct decode {
     int32_t           *feed, *feed_host;        /* indices for a chunk's operations */
     int32_t           *seg_start, *seg_first, *seg_past, *last_rows;    /* parts of it, on the
                                                                            device */
+    int32_t           *rest_start;  /* likewise: struct cache_view's start */
     int32_t           *done;        /* [n_seq] tokens of this call already fed; host */
     int32_t           *ids, *positions;     /* [chunk] of the current chunk; host */
     int32_t           *past, *n_past;       /* [n_seq][max_len], [n_seq]: all tokens fed; NULL
@@ -56,10 +69,11 @@ struct decode {
     void              *next;        /* the other of the residual stream's two buffers */
     void              *top;         /* output of head_top, on the device */
     unsigned char     *top_host;
-    struct op_graph  *graph;       /* of a step of `shape`; NULL: none yet */
-    void              *recorded_h;  /* where the graph's residual stream ends */
-    struct shape       shape;       /* sizes of the last step */
+    struct step_graph  graphs[DECODE_GRAPHS];
+    uint64_t           steps;       /* so far */
+    void              *recorded_h;  /* where the residual stream of all graphs ends */
     bool               plain;       /* this device has no graphs */
+    bool               split;       /* single rows beside prompts are an operation of their own */
     struct plan        plan;
     void              *arena;
     struct ckpt_arena  host_arena;  /* holds the host's arrays */

@@ -2,7 +2,7 @@
  * decode_run - a chunk of a generation session's new rows through the model; see decode.h.
  *
  * All indices for the operations of a chunk go to the device in one copy.  If a step feeds one
- * token to each of as many sequences as the last step did, the device captures it as a graph
+ * token to each of as many sequences as an earlier step did, the device captures it as a graph
  * (ops.h) and launches that again: ids, positions and lengths, which differ, are read from the
  * copy, and the number of keys, by which attention is cut into parts, is rounded up.
  */
@@ -16,7 +16,7 @@ int64_t decode_feed_size(const struct decode *d)
 {
     int64_t most = d->n_seq < d->chunk ? d->n_seq : d->chunk;
 
-    return 2 * padded(d->chunk) + 6 * padded(most + 1);
+    return 2 * padded(d->chunk) + 7 * padded(most + 1);
 }
 
 /* Put the next array, [n] from src, into the copy; *at advances.  Returns its address on the
@@ -50,6 +50,24 @@ static void put_keys(struct decode *d, struct pass *p, int64_t *at)
     *at = end + padded(s->n);
 }
 
+/* Whether the chunk has sequences of one row each, followed by prompts. */
+static bool splits(const struct decode *d)
+{
+    return d->split && d->host.single > 0 && d->host.single < d->host.n;
+}
+
+/* Where the rows of the segments after the single ones begin, from the first of these on. */
+static void put_rest(struct decode *d, int64_t *at)
+{
+    const struct chunk_rows *s = &d->host;
+    int64_t n = s->n - s->single + 1;
+
+    for (int64_t g = 0; g < n; g++)
+        d->feed_host[*at + g] = s->start[s->single + g] - s->start[s->single];
+    d->rest_start = d->feed + *at;
+    *at += padded(n);
+}
+
 /* Copy all indices of the chunk's operations. */
 static void feed(struct decode *d, struct pass *p, const int32_t *n_new)
 {
@@ -64,6 +82,8 @@ static void feed(struct decode *d, struct pass *p, const int32_t *n_new)
     d->seg_past = put(d, s->past, s->n, &at);
     if (d->cross)
         put_keys(d, p, &at);
+    if (splits(d))
+        put_rest(d, &at);
     first = at;
     for (int64_t g = 0; g < s->n; g++)         /* the last rows of segments whose tokens end here */
         if (d->done[s->seq[g]] == n_new[s->seq[g]])
@@ -81,6 +101,8 @@ static struct cache_view cache_of(const struct decode *d, int l, int64_t max_key
     return (struct cache_view){
         .cross = d->cross ? (unsigned char *)d->cross + at * d->cross_bytes : NULL,
         .key_start = d->key_start, .key_end = d->key_end,
+        .rows = splits(d) ? d->host.single : 0, .rows_max_keys = d->host.single_keys,
+        .start = d->rest_start,
         .op = {.k_cache = (unsigned char *)d->k + at * d->layer_bytes,
                .v_cache = (unsigned char *)d->v + at * d->layer_bytes,
                .seg_start = d->seg_start, .seg_first = d->seg_first, .seg_past = d->seg_past,
@@ -124,32 +146,56 @@ static int64_t rounded(int64_t keys, int64_t most)
     return n < most ? n : most;
 }
 
-/* Launch the step as a graph, captured now if the last step had the same shape; false: run it. */
+static bool same_shape(const struct shape *a, const struct shape *b)
+{
+    return a->w == b->w && a->rows == b->rows && a->max_keys == b->max_keys &&
+           a->max_enc == b->max_enc;
+}
+
+/* The place of a shape, or the one that was used longest ago, for that shape from now on: *met says
+ * which. */
+static struct step_graph *graph_of(struct decode *d, const struct shape *shape, bool *met)
+{
+    struct step_graph *oldest = &d->graphs[0];
+
+    d->steps++;
+    *met = true;
+    for (int i = 0; i < DECODE_GRAPHS; i++) {
+        struct step_graph *at = &d->graphs[i];
+
+        if (same_shape(&at->shape, shape)) {
+            at->used = d->steps;
+            return at;
+        }
+        oldest = at->used < oldest->used ? at : oldest;
+    }
+    *met = false;
+    if (oldest->graph)
+        d->m->dev->ops->graph_free(d->m->dev, oldest->graph);
+    *oldest = (struct step_graph){.shape = *shape, .used = d->steps};
+    return oldest;
+}
+
+/* Launch the step as a graph, captured now if a step had the same shape before; false: run it. */
 static bool launch_graph(struct decode *d, struct pass *p, const struct shape *shape)
 {
     const struct ops *ops = p->dev->ops;
-    struct shape *last = &d->shape;
-    bool same = last->w == shape->w && last->rows == shape->rows &&
-                last->max_keys == shape->max_keys && last->max_enc == shape->max_enc;
+    bool met;
+    struct step_graph *at = graph_of(d, shape, &met);
 
-    if (!same) {
-        if (d->graph)
-            ops->graph_free(p->dev, d->graph);
-        d->graph = NULL;
-        *last = *shape;
+    if (!met)
         return false;
-    }
-    if (!d->graph && !d->plain) {
+    if (!at->graph && !d->plain) {
         d->plain = !ops->graph_begin(p->dev);
         if (!d->plain) {
             d->recorded_h = queue(d, p, shape->max_keys);
-            d->graph = ops->graph_end(p->dev);
-            d->plain = !d->graph;
+            at->graph = ops->graph_end(p->dev);
+            d->plain = !at->graph;
         }
     }
-    if (d->graph)
-        ops->graph_launch(p->dev, d->graph);
-    return d->graph != NULL;
+    if (at->graph)
+        ops->graph_launch(p->dev, at->graph);
+    return at->graph != NULL;
 }
 
 void *decode_chunk(struct decode *d, struct pass *p, const int32_t *n_new)
