@@ -205,6 +205,73 @@ TEST(decode_equals_whole_passes_when_fed_in_pieces)
     in_pieces("qwen3-a", true);         /* queries and keys are normed and rotated */
 }
 
+/* A device that counts its graphs; operations run as they are captured. */
+static struct {
+    int captured, launched, freed;
+} graphs;
+
+static bool count_begin(struct device *dev)
+{
+    (void)dev;
+    return true;
+}
+
+static struct op_graph *count_end(struct device *dev)
+{
+    (void)dev;
+    graphs.captured++;
+    return (struct op_graph *)(void *)&graphs;
+}
+
+static void count_launch(struct device *dev, struct op_graph *r)
+{
+    (void)dev;
+    (void)r;
+    graphs.launched++;
+}
+
+static void count_free(struct device *dev, struct op_graph *r)
+{
+    (void)dev;
+    (void)r;
+    graphs.freed++;
+}
+
+TEST(a_step_is_captured_once_though_prompts_come_between)
+{
+    enum { DOCS = 3 };
+    static const int32_t feed[][DOCS] = {
+        {5, 5, 5}, {1, 1, 1}, {1, 1, 1}, {1, 1, 7}, {1, 1, 1}, {1, 1, 1},   /* 3 launches */
+        {1, 1, 0}, {1, 1, 0}, {1, 1, 1}, {1, 0, 0}, {1, 0, 0},              /* 3 more */
+    };
+    static int32_t ids[64];
+    struct ckpt_err err = {0};
+    struct ops counting;
+    struct golden g;
+    struct decode *d;
+    float *logits;
+
+    golden_open(&g, "bloom-a", &eval, 2);
+    counting = *g.model->dev->ops;
+    counting.can |= OP_CAN_GRAPH;
+    counting.graph_begin = count_begin;
+    counting.graph_end = count_end;
+    counting.graph_launch = count_launch;
+    counting.graph_free = count_free;
+    g.model->dev->ops = &counting;
+    logits = ckpt_arena_alloc(&g.arena, (size_t)(DOCS * g.arch->vocab_size), sizeof *logits);
+    OK(decode_new(&d, g.model, DOCS, 64, &err), err);
+    g.model->dev->discrete = true;      /* numbers of keys are rounded */
+    for (size_t f = 0; f < sizeof feed / sizeof feed[0]; f++)
+        OK(decode_step(d, resident_door(g.weights), ids, feed[f], DOCS, logits, &err), err);
+    g.model->dev->discrete = false;
+    assert_int_equal(graphs.captured, 3);
+    assert_int_equal(graphs.launched, 6);
+    decode_free(d);
+    assert_int_equal(graphs.freed, 3);
+    golden_close(&g);
+}
+
 TEST(decode_refuses_what_does_not_fit)
 {
     struct ckpt_err err = {0};

@@ -66,7 +66,7 @@ few=("${task[@]}" --config "$system/run.yaml" --deepspeed "$system/zero2.json" "
 launchers() {
     printf 'localhost slots=2\n' >"$out/hosts"
     CKPT_SSH=/nowhere ckpt-train -q "${few[@]}" --hostfile "$out/hosts" -o "$out/hosted" || return
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none mpirun --oversubscribe --bind-to none --quiet -np 2 ckpt-train -q "${few[@]}" -o "$out/mpi" &&
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none mpirun --oversubscribe --bind-to none -np 2 ckpt-train -q "${few[@]}" -o "$out/mpi" &&
         near "$out/hosted" "$out/mpi"
 }
 choices() {     # slots, and some of them
