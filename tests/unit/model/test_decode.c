@@ -250,6 +250,7 @@ TEST(a_step_is_captured_once_though_prompts_come_between)
     struct golden g;
     struct decode *d;
     float *logits;
+    bool discrete;
 
     golden_open(&g, "bloom-a", &eval, 2);
     counting = *g.model->dev->ops;
@@ -261,10 +262,11 @@ TEST(a_step_is_captured_once_though_prompts_come_between)
     g.model->dev->ops = &counting;
     logits = ckpt_arena_alloc(&g.arena, (size_t)(DOCS * g.arch->vocab_size), sizeof *logits);
     OK(decode_new(&d, g.model, DOCS, 64, &err), err);
+    discrete = g.model->dev->discrete;
     g.model->dev->discrete = true;      /* numbers of keys are rounded */
     for (size_t f = 0; f < sizeof feed / sizeof feed[0]; f++)
         OK(decode_step(d, resident_door(g.weights), ids, feed[f], DOCS, logits, &err), err);
-    g.model->dev->discrete = false;
+    g.model->dev->discrete = discrete;
     assert_int_equal(graphs.captured, 3);
     assert_int_equal(graphs.launched, 6);
     decode_free(d);
