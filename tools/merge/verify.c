@@ -13,7 +13,7 @@
 #include "libckpt/base/pool.h"
 #include "tools/progress.h"
 
-#define PIECE_BYTES ((size_t)1 << 20)   /* whole blocks of q8_0, 32 values each */
+#define PIECE_BYTES ((size_t)512 << 10) /* whole blocks of q8_0, 32 values each */
 #define WORKERS     64                  /* at most, where --jobs is not given */
 
 struct verify {

@@ -10,7 +10,7 @@
 #include "libckpt/format.h"
 #include "tools/merge/parts.h"
 
-/* Several pieces of 1 MiB, the last ones shorter. */
+/* Several pieces of 512 KiB, the last ones shorter. */
 static const struct store_row rows[] = {
     {"a", CKPT_F32, 2, {600, 1001}, 0}, {"empty", CKPT_F32, 1, {0}, 0},
     {"b", CKPT_BF16, 1, {777777}, 0},   {"c", CKPT_U8, 1, {3}, 0},
