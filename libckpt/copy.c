@@ -9,7 +9,11 @@
 #include "libckpt/err.h"
 #include "libckpt/io/guard.h"
 
-#define DEFAULT_CHUNK ((size_t)4 << 20)
+#define MOST_WORKERS  64                    /* where the caller does not say */
+#define OPEN_LANES    16                    /* files that are written at a time, at most */
+#define PIECE         ((size_t)4 << 20)     /* bytes that a worker takes at a time */
+#define LEAST_BUFFER  ((size_t)1 << 20)     /* where many workers share ... */
+#define ALL_BUFFERS   ((size_t)64 << 20)    /* ... this much */
 #define LEAST_CHUNK   ((size_t)4096)    /* holds an element of any type */
 #define MOST_CHUNK    ((size_t)1 << 30)
 #define TICK_NS       200000000 /* five calls of progress a second */
@@ -18,23 +22,36 @@
 /* A tensor of the sink, cut into ranges ("pieces") of step elements, the outer ones shorter. */
 struct part {
     size_t  sink, source;       /* its index on either side */
+    const struct ckpt_out *out; /* the file it goes into; NULL: unknown */
     size_t  first;              /* number of its first piece, counted over all tensors */
     int64_t step;
     int64_t less;               /* the first piece is shorter by this much, so that later ones
                                    start page-aligned in the output */
 };
 
+/*
+ * Neighbouring parts that go into one file.  The kernel lets one writer at a time into a file, so
+ * workers take pieces of several lanes in turn, each from its beginning to its end.
+ */
+struct lane {
+    size_t next, end;           /* pieces */
+};
+
 struct job {
     struct ckpt_sink            *sink;
     struct ckpt_source          *src;
     const struct ckpt_copy_opts *opts;
-    size_t                       chunk;
+    size_t                       chunk, piece;  /* bytes of a buffer, and of a piece */
     struct part                 *part;      /* [n_part], by first */
     size_t                       n_part, n_piece;
     unsigned char              **buffer;    /* [workers][chunk + a page] */
     struct proofs               *proofs;    /* verifies the source's checksums; NULL: the workers
                                                do */
+    struct lane                 *lane;      /* [n_lane] */
+    size_t                       n_lane;
     pthread_mutex_t              lock;      /* of all below */
+    size_t                      *open, n_open;  /* lanes that pieces are taken from in turn */
+    size_t                       next_lane, turn;
     pthread_cond_t               next_changed;
     size_t                       next_piece; /* stream: the piece to be written next */
     int                          failed;    /* code of the first failure, whose text is in err */
@@ -68,19 +85,20 @@ static bool inside(struct job *j, const struct ckpt_sink_extent *to, size_t k, i
            ckpt_source_locate(j->src, k, start, count, from);
 }
 
-/* Choose the elements of a piece: a buffer's worth, or more where the kernel copies. */
+/* Choose the elements of a piece: its bytes' worth, or more where the kernel copies. */
 static void size_pieces(struct job *j, struct part *p, const struct ckpt_tensor *t)
 {
     size_t width = ckpt_dtype_size(t->dtype);
     struct ckpt_sink_extent to;
     struct ckpt_extent from;
 
-    p->step = (int64_t)(j->chunk / width);
+    p->step = (int64_t)(j->piece / width);
     if (!ckpt_sink_locate(j->sink, p->sink, 0, t->numel, &to))
         return;
-    if (j->chunk < COPY_CHUNK && inside(j, &to, p->source, 0, t->numel, &from))
+    p->out = to.out;
+    if (j->piece < COPY_CHUNK && inside(j, &to, p->source, 0, t->numel, &from))
         p->step = (int64_t)(COPY_CHUNK / width);
-    else if (ckpt_out_is_direct(to.out) && to.offset % width == 0 && j->chunk % CKPT_OUT_PAGE == 0)
+    else if (ckpt_out_is_direct(to.out) && to.offset % width == 0 && j->piece % CKPT_OUT_PAGE == 0)
         p->less = (int64_t)(to.offset % CKPT_OUT_PAGE / width);
 }
 
@@ -115,6 +133,49 @@ static int cut(struct job *j, struct ckpt_err *err)
         j->n_part++;
     }
     return 0;
+}
+
+/* Neighbours of one file; a stream is one lane, in order. */
+static bool same_lane(const struct job *j, size_t k)
+{
+    return k > 0 && (ckpt_sink_is_stream(j->sink) || j->part[k].out == j->part[k - 1].out);
+}
+
+/* Make lanes, and open one for every two workers: a worker also reads and computes. */
+static int make_lanes(struct job *j, size_t workers, struct ckpt_err *err)
+{
+    size_t n = 0, most = workers / 2 < 1 ? 1 : workers / 2 < OPEN_LANES ? workers / 2 : OPEN_LANES;
+
+    for (size_t k = 0; k < j->n_part; k++)
+        n += !same_lane(j, k);
+    j->lane = ckpt_alloc(n, sizeof *j->lane);
+    j->open = ckpt_alloc(most, sizeof *j->open);
+    if (!j->lane || !j->open)
+        return ckpt_nomem(err, n * sizeof *j->lane);
+    for (size_t k = 0; k < j->n_part; k++) {
+        if (!same_lane(j, k))
+            j->lane[j->n_lane++].next = j->part[k].first;
+        j->lane[j->n_lane - 1].end = k + 1 < j->n_part ? j->part[k + 1].first : j->n_piece;
+    }
+    while (j->n_open < most && j->next_lane < j->n_lane)
+        j->open[j->n_open++] = j->next_lane++;
+    return 0;
+}
+
+/* The next piece; called once for each. */
+static size_t take_piece(struct job *j)
+{
+    struct lane *l;
+    size_t at, piece;
+
+    pthread_mutex_lock(&j->lock);
+    at = j->turn++ % j->n_open;
+    l = &j->lane[j->open[at]];
+    piece = l->next++;
+    if (l->next == l->end)
+        j->open[at] = j->next_lane < j->n_lane ? j->next_lane++ : j->open[--j->n_open];
+    pthread_mutex_unlock(&j->lock);
+    return piece;
 }
 
 static const struct part *part_of(const struct job *j, size_t piece)
@@ -214,11 +275,11 @@ static int move_through(struct job *j, size_t piece, const struct part *p, int64
                                                                            p->source)->dtype));
     int rc = 0;
 
-    /* One round, unless a range can be located as a whole but not in parts. */
     for (int64_t at = start, n; rc == 0 && at < start + count; at += n) {
         unsigned char *to = buffer;
 
-        n = start + count - at < most ? start + count - at : most;
+        n = at == 0 ? most - p->less : most;        /* pages stay whole, as those of pieces do */
+        n = start + count - at < n ? start + count - at : n;
         to += skip_of(j, p, at, n);
         rc = ckpt_source_read(j->src, p->source, at, n, to, err);
         if (rc == 0 && ckpt_sink_is_stream(j->sink))
@@ -249,11 +310,13 @@ static int move_piece(struct job *j, size_t piece, unsigned char *buffer, struct
     return rc;
 }
 
-static int work(void *ctx, size_t piece, size_t worker, struct ckpt_err *err)
+static int work(void *ctx, size_t ticket, size_t worker, struct ckpt_err *err)
 {
     struct job *j = ctx;
+    size_t piece = take_piece(j);
     int rc;
 
+    (void)ticket;
     guard_proofs_use(j->proofs);
     rc = j->proofs && guard_proofs_failed(j->proofs)
              ? ckpt_fail(err, CKPT_ESTOPPED, "a checksum was wrong")
@@ -274,10 +337,18 @@ static int make_buffers(struct job *j, size_t workers, struct ckpt_err *err)
     return 0;
 }
 
+static size_t default_chunk(size_t workers)
+{
+    size_t share = ALL_BUFFERS / workers / CKPT_OUT_PAGE * CKPT_OUT_PAGE;
+
+    return share < LEAST_BUFFER ? LEAST_BUFFER : share < PIECE ? share : PIECE;
+}
+
 uint64_t ckpt_copy_memory(size_t workers, size_t n)
 {
-    return (workers ? workers : ckpt_pool_default(8)) * (uint64_t)(DEFAULT_CHUNK + CKPT_OUT_PAGE) +
-           n * (uint64_t)sizeof(struct part);
+    workers = workers ? workers : ckpt_pool_default(MOST_WORKERS);
+    return workers * (uint64_t)(default_chunk(workers) + CKPT_OUT_PAGE) +
+           n * (uint64_t)(sizeof(struct part) + sizeof(struct lane));
 }
 
 int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
@@ -290,9 +361,11 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
     size_t workers;
     int proved, rc = ckpt_opts_read(&own, sizeof own, opts, err);
 
-    workers = own.workers ? own.workers : ckpt_pool_default(8);
-    j.chunk = own.chunk_bytes ? own.chunk_bytes : DEFAULT_CHUNK;
+    workers = own.workers ? own.workers : ckpt_pool_default(MOST_WORKERS);
+    j.chunk = own.chunk_bytes ? own.chunk_bytes : default_chunk(workers);
     j.chunk = j.chunk < LEAST_CHUNK ? LEAST_CHUNK : j.chunk > MOST_CHUNK ? MOST_CHUNK : j.chunk;
+    /* What a stream's workers hold ready is a piece each. */
+    j.piece = own.chunk_bytes || ckpt_sink_is_stream(sink) || j.chunk > PIECE ? j.chunk : PIECE;
     if (rc == 0)
         rc = cut(&j, err);
     if (workers > j.n_piece)
@@ -300,6 +373,8 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
     /* Bytes sent to a stream cannot be taken back, so its workers verify before they write. */
     if (rc == 0 && !ckpt_sink_is_stream(sink))
         rc = guard_proofs_new(&j.proofs, workers < 2 ? workers : 2, err);
+    if (rc == 0)
+        rc = make_lanes(&j, workers, err);
     if (rc == 0)
         rc = make_buffers(&j, workers, err);
     if (rc == 0)
@@ -316,6 +391,8 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
     for (size_t w = 0; j.buffer && w < workers; w++)
         ckpt_free(j.buffer[w]);
     ckpt_free(j.buffer);
+    ckpt_free(j.open);
+    ckpt_free(j.lane);
     ckpt_free(j.part);
     pthread_cond_destroy(&j.next_changed);
     pthread_mutex_destroy(&j.lock);

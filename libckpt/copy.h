@@ -1,8 +1,9 @@
 /*
  * copy - source -> sink with bounded memory; the only mover of tensor bytes.
  *
- * Work is cut into chunks of at most chunk_bytes; each worker owns one buffer of that size, so
- * peak memory is workers * chunk_bytes and 32 bytes a tensor, whatever the model's size.
+ * Work is cut into pieces of a few MiB; each worker owns one buffer of chunk_bytes, so peak memory
+ * is workers * chunk_bytes and 64 bytes a tensor, whatever the model's size.  Where the output has
+ * several files, several are written at a time.
  * Checksums that the source's files store are verified by threads beside the copy, before it
  * ends.  Ranges that lie verbatim on both sides never pass through user memory (ckpt_out_copy),
  * unless the file takes writes past the page cache (ckpt_out_is_direct), which are faster.  A
@@ -24,8 +25,9 @@ typedef void ckpt_copy_progress_fn(void *ctx, uint64_t done, uint64_t total);
 /* All zero: the defaults. */
 struct ckpt_copy_opts {
     size_t            size;             /* sizeof this struct; 0: version 0.1 */
-    size_t            workers;          /* 0: the number of CPUs, at most 8 */
-    size_t            chunk_bytes;      /* 0: 4 MiB */
+    size_t            workers;          /* 0: the number of CPUs, at most 64 */
+    size_t            chunk_bytes;      /* 0: 4 MiB, of more than 16 workers 64 MiB
+                                           together, but 1 MiB each */
     ckpt_copy_progress_fn *progress;         /* NULL: none; counts bytes written */
     void             *progress_ctx;
     const volatile int *stop;           /* non-NULL and set: end with CKPT_ESTOPPED */

@@ -30,6 +30,14 @@ expect 66 "a source that is not there" ckpt-push -q "$T/hub.git" "$T/nothing"
 mkdir "$T/empty"; expect 66 "an empty source" ckpt-push -q "$T/hub.git" "$T/empty"
 expect 64 "a destination of no known kind" ckpt-push -q ftp://x "$M"
 t "dry run publishes nothing" bash -c "n=\$(git --git-dir $T/hub.git rev-list --count --all); ckpt-push --dry-run $T/hub.git $M | grep -q lfs && [ \$(git --git-dir $T/hub.git rev-list --count --all) = \$n ]"
+objects() { find "$T/hub8.git/lfs/objects" -type f | wc -l; }
+many() { mkdir "$T/many"; for i in 1 2 3 4 5 6 7 8; do echo "$((i % 4))" >"$T/many/$i.bin"; done; ckpt-push --create -j 4 "$T/hub8.git" "$T/many" 2>"$T/err"; }
+t "eight files of four contents, four at a time" many
+t "are four objects, counted once" bash -c "grep -q '16 bytes, 8 of them new' $T/err && [ $(objects) = 4 ]"
+t "each under its name" bash -c "git clone -q $T/hub8.git $T/clone8 && diff -r -x '.git*' $T/clone8 $T/many"
+failing() { rm "$T/clone8"/.git* -rf; mkdir "$T/clone8/deep"; echo new >"$T/clone8/a.bin"; : >"$T/hub8.git/lfs/objects/$(sha256sum "$T/clone8/a.bin" | cut -c1-2)"; expect_fails ckpt-push -q -j 4 "$T/hub8.git" "$T/clone8"; }
+expect_fails() { ! "$@" && [ "$(git --git-dir "$T/hub8.git" rev-list --count main)" = 1 ] && [ -z "$(find "$T/hub8.git" -name '*.tmp')" ]; }
+t "one that cannot be put ends all: no commit, nothing half" failing
 t "the pipe: merge, then push what comes" bash -c "cp -r $G/deepspeed/0.19-s3_w2_bf16/ckpt $T/run; echo $T/run | ckpt-merge -q | ckpt-push -q --create $T/hub2.git | grep -q hub2.git@"
 t "the pipe: a model itself, as a tar" bash -c "ckpt-merge -q --to hf -o - $T/run | ckpt-push -q --create $T/hub3.git && git clone -q $T/hub3.git $T/clone3 && ckpt-inspect -q --diff $T/clone3 $T/run-merged"
 expect 64 "one file of bytes has no name" bash -c "ckpt-push -q $T/hub3.git < $M/model.safetensors"

@@ -139,7 +139,7 @@ static int write_out(struct ckpt_source *src, const struct making *m, const stru
     create.n_extra = ckpt_source_extras(src, &create.extra);
     if (rc == 0 && strcmp(w->provenance, "none") != 0)      /* a stream's header comes first and
                                                                cannot wait */
-        rc = provenance_text(record, !stream, &create.record, err);
+        rc = provenance_text(record, !stream, (size_t)cli->jobs, &create.record, err);
     if (rc == 0 && packed)
         rc = merge_packed_begin(&archive, &path, output, cli_spool(), flags, err);
     if (rc == 0)
@@ -233,7 +233,7 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
                        err);
     if (rc == 0 && w->verify && !w->dry_run && strcmp(job->output, "-") != 0)
         rc = merge_verify(src, job->output, strcmp(w->optimizer, "keep") == 0 ||
-                                            strcmp(format, "dcp") == 0, err);
+                                            strcmp(format, "dcp") == 0, cli, err);
     provenance_free(record);
     ckpt_source_close(src);
     ckpt_arena_release(&a);

@@ -89,8 +89,9 @@ int merge_keep_states(struct ckpt_dir **run, const struct ckpt_source *src,
 int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char *format,
                const struct merge_job *job, struct ckpt_err *err);
 
-/* Open output again and compare every element with src.  CKPT_EIO "digest". */
+/* Open output again and compare every element with src, by several workers.  CKPT_EIO "digest";
+ * CKPT_ESTOPPED after a signal, the output stays then. */
 int merge_verify(struct ckpt_source *src, const char *output, bool optimizer,
-                 struct ckpt_err *err);
+                 const struct cli *cli, struct ckpt_err *err);
 
 #endif

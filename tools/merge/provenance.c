@@ -8,10 +8,12 @@
 
 #include "formats/container/zip.h"
 #include "libckpt/base/buf.h"
+#include "libckpt/base/pool.h"
 #include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "tools/merge/parts.h"
 
+#define WORKERS    16           /* at most, where --jobs is not given */
 #define READ_BYTES ((size_t)1 << 20)
 #define TEXT_BYTES ((size_t)64 << 20)
 #define ZEROS      "0000000000000000000000000000000000000000000000000000000000000000"
@@ -38,6 +40,7 @@ struct provenance {
     json_t            *root, *inputs;       /* inputs is owned by root */
     struct entry      *file;                /* in the order of the text */
     size_t             n, cap;
+    size_t             workers;             /* that digest them */
     struct ckpt_buf    text;
     bool               runs;
     atomic_bool        stop;
@@ -353,25 +356,35 @@ static int digest_one(struct provenance *p, size_t i, struct ckpt_sha256 *sha,
     return 0;
 }
 
-static void *digest_all(void *ctx)
+static int digest_file(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 {
     struct provenance *p = ctx;
-    unsigned char *buffer = ckpt_alloc_buffer(READ_BYTES);
+    unsigned char *buffer = NULL;
     struct ckpt_xxh128_state *xxh = NULL;
     struct ckpt_sha256 *sha = NULL;
-    int rc = buffer ? 0 : ckpt_nomem(&p->err, READ_BYTES);
+    int rc;
 
+    (void)worker;
+    if (p->file[i].done)
+        return 0;
+    buffer = ckpt_alloc_buffer(READ_BYTES);
+    rc = buffer ? 0 : ckpt_nomem(err, READ_BYTES);
     if (rc == 0)
-        rc = p->kind == &kinds[0] ? ckpt_xxh128_new(&xxh, &p->err)
-                                  : ckpt_sha256_new(&sha, &p->err);
-
-    for (size_t i = 0; rc == 0 && i < p->n; i++)
-        if (!p->file[i].done)
-            rc = digest_one(p, i, sha, xxh, buffer, &p->err);
+        rc = p->kind == &kinds[0] ? ckpt_xxh128_new(&xxh, err) : ckpt_sha256_new(&sha, err);
+    if (rc == 0)
+        rc = digest_one(p, i, sha, xxh, buffer, err);
     ckpt_xxh128_free(xxh);
     ckpt_sha256_free(sha);
     ckpt_free(buffer);
-    p->failed = rc;
+    return rc;
+}
+
+/* A digest is one stream, so files are what can be shared out. */
+static void *digest_all(void *ctx)
+{
+    struct provenance *p = ctx;
+
+    p->failed = ckpt_pool_run(p->workers, p->n, digest_file, p, &p->err);
     return NULL;
 }
 
@@ -385,10 +398,12 @@ static int add_zeros(struct provenance *p, struct ckpt_err *err)
     return 0;
 }
 
-int provenance_text(struct provenance *p, bool digests, const char **text, struct ckpt_err *err)
+int provenance_text(struct provenance *p, bool digests, size_t workers, const char **text,
+                    struct ckpt_err *err)
 {
     int rc;
 
+    p->workers = workers ? workers : ckpt_pool_default(WORKERS);
     digests = digests && p->kind;
     if (digests && (rc = add_zeros(p, err)) != 0)
         return rc;

@@ -2,9 +2,9 @@
  * provenance - the record of where an output came from: which files, by digest, and with which
  * options.
  *
- * No date, no host, no absolute path: the same inputs and options give the same bytes.  A
- * separate thread digests the files while the copy runs; until it has ended the record holds
- * zeros of the same length instead.
+ * No date, no host, no absolute path: the same inputs and options give the same bytes.  Threads
+ * digest the files while the copy runs; until they have ended the record holds zeros of the same
+ * length instead.
  *
  * xxh128 of a zip archive (a torch file) is taken of its members' names, sizes and CRC-32s, so
  * that optimizer state beside the weights need not be read: "members_xxh128", the digest of a
@@ -31,11 +31,12 @@ void provenance_parts(struct provenance *p, const char *const *part, size_t n);
 int provenance_add(struct provenance *p, const char *role, const char *path,
                    const struct ckpt_source *src, struct ckpt_err *err);
 /*
- * The record's text, owned by p.  digests: begin to compute those w asks for; the text changes in
- * place until provenance_finish has returned 0.  Without, the text has names and sizes only and
- * is final.
+ * The record's text, owned by p.  digests: begin to compute those w asks for, by so many workers
+ * (0: by CPUs), a file each; the text changes in place until provenance_finish has returned 0.
+ * Without, the text has names and sizes only and is final.
  */
-int provenance_text(struct provenance *p, bool digests, const char **text, struct ckpt_err *err);
+int provenance_text(struct provenance *p, bool digests, size_t workers, const char **text,
+                    struct ckpt_err *err);
 /* Wait for the digests and put them into the text. */
 int provenance_finish(struct provenance *p, struct ckpt_err *err);
 void provenance_free(struct provenance *p);         /* stops what runs; NULL accepted */

@@ -10,12 +10,14 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "libckpt/base/pool.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/git/git.h"
 #include "libckpt/remote/git/instead.h"
@@ -30,6 +32,7 @@
 
 #define AUTHOR     "ckpt-push <ckpt-push@localhost>"
 #define TRIES      5
+#define WORKERS    16           /* files at once, at most, where --jobs is not given */
 #define RULE_BYTES ((size_t)4 << 20)
 
 /* One push of one plan. */
@@ -39,6 +42,8 @@ struct job {
     const struct cli       *cli;
     struct ckpt_git        *g;
     struct git_mirror      *far;                /* the repository is on another host; or NULL */
+    char                  (*digest)[CKPT_SHA256_HEX];   /* of each file, while they are compared */
+    pthread_mutex_t         lock;               /* of the four below, while several are sent */
     struct progress        *progress;
     uint64_t                done, total;        /* bytes, for progress */
     uint64_t                sent;               /* of new LFS objects */
@@ -50,8 +55,18 @@ static void tick(void *ctx, uint64_t bytes)
 {
     struct job *j = ctx;
 
+    pthread_mutex_lock(&j->lock);
     j->done += bytes;
     progress_tick(j->progress, j->done, j->total);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Do something with each file of the plan, several at once; a digest is one stream. */
+static int each_file(struct job *j, ckpt_pool_fn *fn, struct ckpt_err *err)
+{
+    size_t workers = j->cli->jobs > 0 ? (size_t)j->cli->jobs : ckpt_pool_default(WORKERS);
+
+    return ckpt_pool_run(workers, j->p->n, fn, j, err);
 }
 
 static bool in_plan(const struct push_plan *p, const char *path)
@@ -93,36 +108,46 @@ static int stopped(struct ckpt_err *err)
 
 /* -- before the first byte -------------------------------------------------------------------- */
 
-/* Compute the names of all objects.  Each file is read once more while it is sent. */
-static int digest_all(struct job *j, struct ckpt_err *err)
+/* Compute an object's name.  The file is read once more while it is sent. */
+static int name_object(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 {
-    int rc = 0;
+    struct job *j = ctx;
+    struct push_file *f = &j->p->file[i];
 
-    for (size_t i = 0; rc == 0 && i < j->p->n && !cli_stop; i++) {
-        struct push_file *f = &j->p->file[i];
+    (void)worker;
+    if (cli_stop)
+        return stopped(err);
+    return f->lfs && !f->oid[0]
+               ? push_plan_digest(f->oid, j->p, i, j->want->follow, false, err) : 0;
+}
 
-        if (f->lfs && !f->oid[0])
-            rc = push_plan_digest(f->oid, j->p, i, j->want->follow, false, err);
-    }
-    return rc == 0 && cli_stop ? stopped(err) : rc;
+static int digest_file(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
+{
+    struct job *j = ctx;
+
+    (void)worker;
+    return cli_stop ? stopped(err)
+                    : push_plan_digest(j->digest[i], j->p, i, j->want->follow,
+                                       !j->p->file[i].lfs, err);
 }
 
 /* What the tree has at the path of the i-th file, g NULL: nothing. */
 static int find_state(struct job *j, size_t i, struct ckpt_err *err)
 {
     struct push_file *f = &j->p->file[i];
-    char there[CKPT_GIT_ID] = "", digest[CKPT_SHA256_HEX] = "", id[CKPT_GIT_ID] = "";
+    char there[CKPT_GIT_ID] = "", id[CKPT_GIT_ID] = "";
+    const char *digest = j->digest[i];
     struct ckpt_buf pointer;
-    int rc = push_plan_digest(digest, j->p, i, j->want->follow, !f->lfs, err);
+    int rc = 0;
 
-    if (rc == 0 && f->lfs) {
+    if (f->lfs) {
         memcpy(f->oid, digest, sizeof f->oid);
         ckpt_buf_init(&pointer, CKPT_LFS_POINTER_MAX);
         ckpt_lfs_pointer(&pointer, digest, f->size);
         rc = ckpt_git_hash(id, pointer.data, pointer.len, err);
         ckpt_buf_release(&pointer);
-    } else if (rc == 0) {
-        snprintf(id, sizeof id, "%s", digest);
+    } else {
+        snprintf(id, sizeof id, "%.*s", CKPT_GIT_ID - 1, digest);
     }
     if (rc == 0 && j->g)
         ckpt_git_blob(j->g, f->to, there);
@@ -139,8 +164,13 @@ static int settle(struct job *j, struct ckpt_err *err)
 
     if (!j->want->dry_run && !j->want->plan)
         return 0;
-    for (size_t i = 0; rc == 0 && i < j->p->n && !cli_stop; i++)
+    j->digest = ckpt_alloc(j->p->n, sizeof *j->digest);
+    rc = j->digest ? each_file(j, digest_file, err)
+                   : ckpt_nomem(err, j->p->n * sizeof *j->digest);
+    for (size_t i = 0; rc == 0 && i < j->p->n; i++)
         rc = find_state(j, i, err);
+    ckpt_free(j->digest);
+    j->digest = NULL;
     if (j->g)
         ckpt_git_parent(j->g, head);
     j->p->head = ckpt_arena_strndup(&j->p->arena, head, strlen(head));
@@ -171,40 +201,85 @@ static int check_space(struct job *j, struct ckpt_err *err)
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-/* Put the object of a file into the store, and its pointer into the tree. */
-static int put_by_pointer(struct job *j, struct push_file *f, struct ckpt_file *file,
-                          struct ckpt_err *err)
+/* Whether an earlier file of the plan has the same content, and so the same object. */
+static bool is_again(const struct push_plan *p, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (p->file[k].lfs && p->file[k].size == p->file[i].size &&
+            strcmp(p->file[k].oid, p->file[i].oid) == 0)
+            return true;
+    return false;
+}
+
+/* Put the object of a file into the store.  A file of another size than planned is another one. */
+static int put_object(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
+{
+    struct job *j = ctx;
+    const struct push_file *f = &j->p->file[i];
+    struct ckpt_file *file = NULL;
+    bool had = true;
+    int rc;
+
+    (void)worker;
+    if (!f->lfs)
+        return 0;
+    if (cli_stop)
+        return stopped(err);
+    if (is_again(j->p, i)) {
+        tick(j, f->size);
+        return 0;
+    }
+    rc = push_plan_open(&file, j->p, i, j->want->follow, err);
+    if (rc == 0 && ckpt_file_size(file) != f->size)
+        rc = ckpt_fail_as(err, CKPT_EFORMAT, "changed", "%s: changed while it was read",
+                          ckpt_file_name(file));
+    if (rc == 0)
+        rc = ckpt_lfs_put(&had, ckpt_git_dir(j->g), f->oid, file, tick, j, err);
+    pthread_mutex_lock(&j->lock);
+    j->sent += had ? 0 : f->size;
+    pthread_mutex_unlock(&j->lock);
+    ckpt_file_close(file);
+    return rc;
+}
+
+/* Put the pointer to a file's object, which is in the store or sent by send_objects, into the
+ * tree. */
+static int put_pointer(struct job *j, struct push_file *f, struct ckpt_err *err)
 {
     struct ckpt_buf pointer;
-    bool had = true;                    /* another host's are sent by send_objects */
-    int rc = j->far ? 0 : ckpt_lfs_put(&had, ckpt_git_dir(j->g), f->oid, file, tick, j, err);
+    int rc;
 
     ckpt_buf_init(&pointer, CKPT_LFS_POINTER_MAX);
-    if (rc == 0) {
-        j->sent += had ? 0 : ckpt_file_size(file);
-        ckpt_lfs_pointer(&pointer, f->oid, ckpt_file_size(file));
-        rc = ckpt_git_put(j->g, f->to, pointer.data, pointer.len, err);
-    }
+    ckpt_lfs_pointer(&pointer, f->oid, f->size);
+    rc = ckpt_git_put(j->g, f->to, pointer.data, pointer.len, err);
     ckpt_buf_release(&pointer);
     return rc;
 }
 
+static int put_blob(struct job *j, size_t i, struct ckpt_err *err)
+{
+    struct ckpt_file *file = NULL;
+    int rc = push_plan_open(&file, j->p, i, j->want->follow, err);
+
+    if (rc == 0)
+        rc = ckpt_git_put_file(j->g, j->p->file[i].to, file, tick, j, err);
+    ckpt_file_close(file);
+    return rc;
+}
+
+/* The store takes several objects at once, the tree one entry after another. */
 static int put_all(struct job *j, struct ckpt_err *err)
 {
-    int rc = 0;
+    int rc;
 
     j->progress = progress_new(j->cli, "push", true);
     j->done = 0;
     j->total = j->p->bytes;
+    rc = j->far ? 0 : each_file(j, put_object, err);
     for (size_t i = 0; rc == 0 && i < j->p->n && !cli_stop; i++) {
         struct push_file *f = &j->p->file[i];
-        struct ckpt_file *file = NULL;
 
-        rc = push_plan_open(&file, j->p, i, j->want->follow, err);
-        if (rc == 0)
-            rc = f->lfs ? put_by_pointer(j, f, file, err)
-                        : ckpt_git_put_file(j->g, f->to, file, tick, j, err);
-        ckpt_file_close(file);
+        rc = f->lfs ? put_pointer(j, f, err) : put_blob(j, i, err);
         if (rc == 0 && !(f->lfs && j->far))
             push_event_file(j->cli, f, true);
         progress_files(j->progress, i + 1, j->p->n);
@@ -261,7 +336,7 @@ static int push_once(struct job *j, struct ckpt_err *err)
         rc = settle(j, err);
     if (rc || j->want->dry_run)
         goto out;
-    rc = digest_all(j, err);
+    rc = each_file(j, name_object, err);
     if (rc == 0 && !j->far)
         rc = check_space(j, err);
     if (rc == 0)
@@ -344,7 +419,7 @@ static int check_paths(const struct push_plan *p, struct ckpt_err *err)
 int send_git(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
 {
-    struct job j = {.p = p, .want = w, .cli = cli};
+    struct job j = {.p = p, .want = w, .cli = cli, .lock = PTHREAD_MUTEX_INITIALIZER};
     int rc = check_paths(p, err);
 
     if (rc == 0 && w->dry_run && w->create && !ckpt_git_is_repository(d->place)) {
@@ -395,7 +470,7 @@ int send_far_check(const struct dest *d, const struct send_want *w, struct ckpt_
 int send_far(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
 {
-    struct job j = {.p = p, .want = w, .cli = cli};
+    struct job j = {.p = p, .want = w, .cli = cli, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct git_mirror m;
     int rc = check_paths(p, err);
 

@@ -1,6 +1,7 @@
 /* weights - see weights.h. */
 #include "trainer/checkpoint/weights.h"
 
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,8 @@
 #include "formats/families/role.h"
 
 #define STAGE_BYTES ((size_t)1 << 20)
+#define READ_PART   ((int64_t)256 << 10)    /* elements that a thread reads at a time */
+#define READ_MOST   16                      /* threads */
 
 /* The index of the parameter that a tensor is, or whose moment it is; or SIZE_MAX.  The prefix is
  * optional. */
@@ -182,7 +185,7 @@ struct reading {
     struct ckpt_source *src;
     const size_t       *index;
     const int64_t      *from;
-    void               *stage;
+    unsigned char      *stage;          /* [READ_MOST][STAGE_BYTES]; of other types than float32 */
     uint64_t            done, total;    /* bytes of float32 that this rank has, for the bar */
 };
 
@@ -230,6 +233,36 @@ int weights_head_differs(bool *differs, struct ckpt_source *src, const char *hea
     return rc;
 }
 
+/* The same as read_f32, by several threads: one copies from the page cache more slowly than disks
+ * read, and first touches of new memory cost as much. */
+static int read_together(float *dst, const struct reading *r, size_t t, int64_t start,
+                         int64_t count, struct ckpt_err *err)
+{
+    int most = omp_get_max_threads(), failed = 0;
+
+    most = most < READ_MOST ? most : READ_MOST;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(most) if (count > READ_PART)
+    for (int64_t at = 0; at < count; at += READ_PART) {
+        int64_t n = count - at < READ_PART ? count - at : READ_PART;
+        struct ckpt_err own = {0};
+        int rc, over;
+
+#pragma omp atomic read
+        over = failed;
+        rc = over ? 0 : read_f32(dst + at, r->src, t, start + at, n,
+                                 r->stage + (size_t)omp_get_thread_num() * STAGE_BYTES, &own);
+        if (rc) {
+#pragma omp critical(weights_read)
+            if (!failed) {
+                *err = own;
+#pragma omp atomic write
+                failed = rc;
+            }
+        }
+    }
+    return failed;
+}
+
 static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
                 struct ckpt_err *err)
 {
@@ -240,20 +273,19 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
     r->done += (uint64_t)count * sizeof *dst;
     if (r->done < r->total)
         ckpt_log_progress("loading", NULL, r->done, r->total);
-    return read_f32(dst, r->src, r->index[i], start + (r->from ? r->from[i] : 0), count, r->stage,
-                    err);
+    return read_together(dst, r, r->index[i], start + (r->from ? r->from[i] : 0), count, err);
 }
 
 int weights_load(struct zero *z, enum zero_array of, struct ckpt_source *src, const size_t *index,
                  const int64_t *from, struct ckpt_err *err)
 {
-    struct reading r = {src, index, from, ckpt_alloc_buffer(STAGE_BYTES), 0, 0};
+    struct reading r = {src, index, from, ckpt_alloc_buffer(READ_MOST * STAGE_BYTES), 0, 0};
     const struct flat *flat = zero_flat(z);
     int rc = 0;
 
     for (size_t i = 0; i < flat->params->n; i++)
         r.total += index[i] != SIZE_MAX ? (uint64_t)flat_part(flat, i) * sizeof(float) : 0;
-    rc = r.stage ? zero_fill(z, of, fill, &r, err) : ckpt_nomem(err, STAGE_BYTES);
+    rc = r.stage ? zero_fill(z, of, fill, &r, err) : ckpt_nomem(err, READ_MOST * STAGE_BYTES);
     ckpt_log_progress("loading", NULL, r.total, r.total);
     ckpt_free(r.stage);
     return rc;

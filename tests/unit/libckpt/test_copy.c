@@ -444,3 +444,122 @@ TEST_ERR(expanded_tensor_of_any_size_can_be_begun)
     ckpt_sink_abort(sink);
     ckpt_source_close(src);
 }
+
+/* -- several files -------------------------------------------------------------------------- */
+
+#define FILES 5
+
+/* Tensor i goes into file i; what is written is counted by file. */
+struct filing {
+    struct store_out  *out;
+    struct ckpt_out   *file[FILES];
+    _Atomic(int64_t)   got[FILES], apart;       /* apart: most elements between files 0 and 1 */
+};
+
+static bool filing_locate(void *self, size_t i, int64_t start, int64_t count,
+                          struct ckpt_sink_extent *out)
+{
+    struct filing *f = self;
+
+    (void)count;
+    *out = (struct ckpt_sink_extent){
+        f->file[i], (uint64_t)start * ckpt_dtype_size(f->out->list->item[i].dtype), true};
+    return true;
+}
+
+static int filing_write(void *self, size_t i, int64_t start, int64_t count, const void *src,
+                        struct ckpt_err *err)
+{
+    struct filing *f = self;
+    int64_t apart;
+
+    atomic_fetch_add(&f->got[i], count);
+    apart = atomic_load(&f->got[0]) - atomic_load(&f->got[1]);
+    apart = apart < 0 ? -apart : apart;
+    for (int64_t most = atomic_load(&f->apart); i < 2 && apart > most;)
+        if (atomic_compare_exchange_weak(&f->apart, &most, apart))
+            break;
+    return store_write(f->out, i, start, count, src, err);
+}
+
+static int filing_commit(void *self, struct ckpt_err *err)
+{
+    return store_commit(((struct filing *)self)->out, err);
+}
+
+static void filing_abort(void *self) { store_abort(((struct filing *)self)->out); }
+
+static const struct ckpt_sink_ops filing_ops = {
+    .format = "store", .write = filing_write, .locate = filing_locate, .commit = filing_commit,
+    .abort = filing_abort,
+};
+
+static const struct store_row filed[FILES] = {
+    {"a", CKPT_F32, 1, {200000}, 0}, {"b", CKPT_F32, 1, {200000}, 0}, {"c", CKPT_U8, 1, {1}, 0},
+    {"d", CKPT_F32, 1, {70000}, 0},  {"e", CKPT_F32, 1, {90000}, 0},
+};
+
+/* Copy into five files; the fail_at-th write fails, if any. */
+static int copy_filed(struct store_pair *p, struct filing *f, size_t workers, int fail_at)
+{
+    struct ckpt_copy_opts opts = {.workers = workers, .chunk_bytes = 4096};
+    const char *dir = scratch("copy-files");
+    char path[300];
+    int rc;
+
+    memset(p, 0, sizeof *p);
+    p->src = store_source(filed, FILES, NULL);
+    p->out = store_new(ckpt_source_tensors(p->src), &p->committed, &p->aborted);
+    p->out->fail_at = fail_at;
+    *f = (struct filing){.out = p->out};
+    for (size_t k = 0; k < FILES; k++) {
+        snprintf(path, sizeof path, "%s/%zu", dir, k);
+        assert_int_equal(ckpt_out_create(&f->file[k], path, 0, &p->err), 0);
+    }
+    assert_int_equal(ckpt_sink_new(&p->sink, &filing_ops, f, ckpt_source_tensors(p->src), false,
+                                   &p->err), 0);
+    rc = ckpt_copy(p->sink, p->src, &opts, &p->err);
+    for (size_t k = 0; k < FILES; k++)
+        ckpt_out_abort(f->file[k]);
+    return rc;
+}
+
+/* In turn: one is ahead by no more than the workers have in hand, and a turn for each file that
+ * ends. */
+TEST(several_files_are_written_at_a_time)
+{
+    for (size_t workers = 1; workers < 12; workers++) {
+        struct store_pair p;
+        struct filing f;
+
+        assert_int_equal(copy_filed(&p, &f, workers, 0), 0);
+        for (size_t i = 0; i < FILES; i++) {
+            unsigned char *want = store_whole(p.src, i);
+
+            assert_memory_equal(p.out->bytes[i], want,
+                                (size_t)ckpt_tensor_bytes(ckpt_source_tensor(p.src, i)));
+            free(want);
+        }
+        if (workers < 4)
+            assert_int_equal(atomic_load(&f.apart), 200000);     /* one after the other */
+        else
+            assert_true(atomic_load(&f.apart) <= 1024 * ((int64_t)workers + FILES));
+        assert_int_equal(ckpt_sink_commit(p.sink, &p.err), 0);
+        assert_int_equal(p.committed, 1);
+        ckpt_source_close(p.src);
+    }
+}
+
+TEST(a_failure_in_one_of_several_files_ends_all)
+{
+    for (int fail_at = 1; fail_at < 500; fail_at += 7) {
+        struct store_pair p;
+        struct filing f;
+
+        assert_int_equal(copy_filed(&p, &f, 8, fail_at), CKPT_EIO);
+        assert_non_null(strstr(p.err.text, "the store is full"));
+        ckpt_sink_abort(p.sink);
+        assert_int_equal(p.aborted, 1);
+        ckpt_source_close(p.src);
+    }
+}
