@@ -32,7 +32,8 @@ t "a rank that dies, and another try" one_dies
 t "was one" has 'started again|restart|try'
 t "its publisher begins after the first try's" in_turn 2
 t "the newest is published last" bash -c "tail -n 2 \$T/log | grep -q 'run/checkpoint-40\$'"
-killed() { rm -f "$T/log"; run "sleep 0.3" --max-steps 100000 --save-steps 20 & wait_for '[ -s "$T/log" ]'; kill -KILL "$(pgrep -P $! -x ckpt-train || echo $!)"; wait $!; cp "$T/log" "$T/log1"
+# The first try's publisher goes on until the second has seen it, or for ten seconds.
+killed() { rm -f "$T/log"; run 'until grep -q "an earlier try" "$T/err" || [ $((waited += 1)) -gt 200 ]; do sleep 0.05; done' --max-steps 100000 --save-steps 20 & wait_for '[ -s "$T/log" ]'; kill -KILL "$(pgrep -P $! -x ckpt-train || echo $!)"; wait $!; cp "$T/log" "$T/log1"
     local n; n=$(cd "$T" && newest_step); n=$((n + 20))
     "$T/bin/ckpt-train" --model base --train-file train.jsonl --max-seq-length 32 --per-device-train-batch-size 2 --threads 1 --max-steps $n --save-steps 20 --push-to dest -o run --resume-from-checkpoint latest >out 2>err; }
 t "a run that was killed goes on" killed

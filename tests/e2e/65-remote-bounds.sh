@@ -5,7 +5,9 @@
 export HF_TOKEN=hf_canary CKPT_DEVICE=cpu
 MOST=65536                              # KiB resident
 peak() { /usr/bin/time -o "$T/peak" -f %M "$@" >"$T/said" 2>&1 || { cat "$T/said" "$T/peak"; return 1; }; }
-within() { peak "$@" && { [ "$(tail -n 1 "$T/peak")" -le "$MOST" ] || { echo "$(tail -n 1 "$T/peak") KiB resident"; false; }; }; }
+# What a sanitizer keeps beside the memory that is used, freed blocks among it, has no such limit.
+case $B in */asan) limited=false ;; *) limited=true ;; esac
+within() { peak "$@" && { ! $limited || [ "$(tail -n 1 "$T/peak")" -le "$MOST" ] || { echo "$(tail -n 1 "$T/peak") KiB resident"; false; }; }; }
 
 # -- memory ---------------------------------------------------------------------------------------
 serve --unproved=1 --page=1000 --multipart=16777216 --chunk=16777216

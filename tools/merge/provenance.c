@@ -57,7 +57,7 @@ static int set_list(json_t *options, const char *name, const struct opt_list *l)
         return 0;
     list = json_array();
     for (size_t i = 0; i < l->n; i++)
-        rc |= json_array_append_new(list, json_string(l->item[i]));
+        rc |= json_array_append_new(list, ckpt_json_text(l->item[i], strlen(l->item[i])));
     return rc | json_object_set_new(options, name, list);
 }
 
@@ -187,7 +187,7 @@ static json_t *part_names(const struct provenance *p)
         size_t len;
         const char *name = last_part(p->part[i], &len);
 
-        ok = json_array_append_new(names, json_stringn(name, len)) == 0;
+        ok = json_array_append_new(names, ckpt_json_text(name, len)) == 0;
     }
     if (!ok) {
         json_decref(names);
@@ -256,6 +256,7 @@ static int digest_members(struct entry *e, struct ckpt_err *err)
 static int take_file(struct gather *g, struct ckpt_file *file, struct ckpt_err *err)
 {
     struct entry e = {.file = file};
+    const char *name;
     int rc;
 
     for (size_t k = g->p->n; k-- > g->first;)
@@ -264,7 +265,8 @@ static int take_file(struct gather *g, struct ckpt_file *file, struct ckpt_err *
     for (size_t k = g->p->n; k-- > g->first;) /* compares with a system call: only for a new file */
         if (ckpt_file_same(g->p->file[k].file, file))
             return 0;
-    e.row = json_pack("{s:s,s:I}", "name", name_in(g->p, g->path, ckpt_file_name(file)), "bytes",
+    name = name_in(g->p, g->path, ckpt_file_name(file));
+    e.row = json_pack("{s:o,s:I}", "name", ckpt_json_text(name, strlen(name)), "bytes",
                     (json_int_t)ckpt_file_size(file));
     if (!e.row || json_array_append_new(g->files, e.row))
         return ckpt_nomem(err, 256);
@@ -295,8 +297,9 @@ int provenance_add(struct provenance *p, const char *role, const char *path,
     }
     for (size_t i = 0; rc == 0 && i < n_extra; i++)
         rc = take_file(&g, extra[i].file, err);
-    input = json_pack("{s:s,s:s%,s:s,s:O}", "role", role, "name", name, len, "format",
-                      ckpt_source_format(src), "files", g.files);
+    input = json_pack("{s:s,s:o,s:s,s:O}", "role", role, "name",
+                      ckpt_json_text(name, len), "format", ckpt_source_format(src),
+                      "files", g.files);
     if (rc == 0 && input && p->n_part && strcmp(role, "input") == 0 &&
         json_object_set_new(input, "with", part_names(p)))
         rc = ckpt_nomem(err, 256);
