@@ -37,7 +37,7 @@ struct provenance {
     const struct kind *kind;                /* NULL: no digests requested */
     json_t            *root, *inputs;       /* inputs is owned by root */
     struct entry      *file;                /* in the order of the text */
-    size_t             n, cap;
+    size_t             n, cap, n_before;    /* n_before: without those of the last input */
     struct ckpt_buf    text;
     bool               runs;
     atomic_bool        stop;
@@ -285,6 +285,7 @@ int provenance_add(struct provenance *p, const char *role, const char *path,
     json_t *input;
     int rc = g.files ? 0 : ckpt_nomem(err, 64);
 
+    p->n_before = p->n;
     for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
         const struct ckpt_file *last = NULL;
@@ -308,6 +309,12 @@ int provenance_add(struct provenance *p, const char *role, const char *path,
     json_decref(input);
     json_decref(g.files);
     return rc;
+}
+
+void provenance_forget(struct provenance *p)
+{
+    p->n = p->n_before;
+    json_array_remove(p->inputs, json_array_size(p->inputs) - 1);
 }
 
 bool provenance_has(const struct provenance *p, const struct stat *st)
