@@ -88,3 +88,7 @@ t "and is not begun" [ ! -e "$T/plan" ]
 expect_says 64 "what names no file is refused" '--tag: "\xff\xfe" is no UTF-8' ckpt-merge --tag "$X" -o "$T/m4" "$M/base"
 expect_says 64 "a run writes what it is told into its files" '--model: "'"$T"'/b\xff\xfe" is no UTF-8' ckpt-train --model "$T/b$X" --train-file "$M/rows.jsonl" -o "$T/run"
 expect_says 64 "its folder's name too" '"'"$T"'/run\xff\xfe" is no UTF-8' ckpt-train --model "$M/base" --train-file "$M/rows.jsonl" -o "$T/run$X"
+# An empty name is a variable that was not set.
+expect_says 64 "an empty output" "ckpt-merge: -o is empty, a PATH is wanted" ckpt-merge -o "" "$M/base"
+expect_says 64 "an empty folder" "ckpt-train: --output-dir is empty, a DIR is wanted" ckpt-train --model "$M/base" --train-file "$M/rows.jsonl" --output-dir "" --max-steps 1
+expect_says 64 "an empty file among others" "ckpt-eval: --eval-file is empty, a PATH is wanted" ckpt-eval --eval-file "$M/rows.jsonl" --eval-file "" "$M/base"

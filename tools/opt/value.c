@@ -249,6 +249,8 @@ int opt_set(const struct opt_table *t, const struct opt_slot *s, const char *tex
 
     if (!ckpt_utf8_valid(text, strlen(text)) && (t->utf8 || !names_files(s->row)))
         return bad(err, where, text, "no UTF-8");
+    if (!*text && names_files(s->row) && s->row->kind != OPT_KIND_TEXT)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s is empty, a %s is wanted", where, s->row->arg);
     switch (s->row->kind) {
     case OPT_KIND_FLAG:
         if (opt_truth(text) < 0)
