@@ -538,6 +538,7 @@ int main(int argc, char **argv)
                     train_tell_rows(&tell), train_start_rows(&start), train_names_rows(&names)},
         .dialect = train_dialects,
         .streams = "train-file eval-file chat-template",
+        .writes_values = true,
         .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};

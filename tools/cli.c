@@ -238,7 +238,7 @@ int cli_artifact(struct cli *cli, const char *path, json_t *object, struct ckpt_
         return check_stdout(err);
     }
     if (!object)
-        object = json_pack("{s:s}", "path", path);
+        object = json_pack("{s:o}", "path", ckpt_json_text(path, strlen(path)));
     ckpt_buf_init(&b, (size_t)1 << 24);
     rc = ckpt_json_write(&b, object, 0, false, err);
     json_decref(object);

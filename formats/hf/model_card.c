@@ -275,6 +275,21 @@ static bool has_alias(const char *text, const struct parts *p)
     return found;
 }
 
+/* Whether a line ends otherwise than with "\n" or "\r\n", as YAML's may: the lines that are put in
+ * and taken out here are those. */
+static bool has_other_breaks(const char *text, const struct parts *p)
+{
+    static const char *const breaks[] = {"\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9"};
+
+    for (size_t i = 0; i < sizeof breaks / sizeof breaks[0]; i++)
+        if (memmem(text + p->yaml, p->end - p->yaml, breaks[i], strlen(breaks[i])))
+            return true;
+    for (size_t at = p->yaml; at < p->end; at++)
+        if (text[at] == '\r' && (at + 1 == p->end || text[at + 1] != '\n'))
+            return true;
+    return false;
+}
+
 /* Refuse what cannot be edited in place: a mapping in braces, and values that stand for others. */
 static int check_form(struct found *f, const char *text, const struct parts *p,
                       struct ckpt_err *err)
@@ -287,6 +302,9 @@ static int check_form(struct found *f, const char *text, const struct parts *p,
     if (top->start_mark.column > 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "README.md: its front matter is indented, and is "
                          "not edited here");
+    if (has_other_breaks(text, p))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "README.md: a line of its front matter ends with "
+                         "neither \\n nor \\r\\n, and it is not edited here");
     return !has_alias(text, p)
                ? 0 : ckpt_fail(err, CKPT_EUNSUPPORTED, "README.md: its front matter has aliases, "
                                "and is not edited here");

@@ -59,6 +59,9 @@ int ckpt_json_str_or(const char **out, const json_t *obj, const char *key, const
  */
 int ckpt_json_write(struct ckpt_buf *out, const json_t *value, unsigned indent, bool sort,
                     struct ckpt_err *err);
+/* A string of n bytes, a name of a file among them: those that are not UTF-8 are escaped as in
+ * messages ("\\xff").  A new reference; NULL when memory does not suffice. */
+json_t *ckpt_json_text(const char *s, size_t n);
 /* A string in quotes, as Python's json.dumps(ensure_ascii=False).  Bytes that are not UTF-8 are
  * passed on. */
 void ckpt_json_put_string(struct ckpt_buf *out, const char *s, size_t n);

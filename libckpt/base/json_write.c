@@ -16,6 +16,20 @@ struct writer {
     bool             sort;
 };
 
+json_t *ckpt_json_text(const char *s, size_t n)
+{
+    size_t most = 4 * n + 1;            /* each byte as "\\xff" */
+    json_t *v;
+    char *safe;
+
+    if (ckpt_utf8_valid(s, n))
+        return json_stringn(s, n);
+    safe = ckpt_alloc(most, 1);
+    v = safe ? json_string(ckpt_err_escape(safe, most, s, n)) : NULL;
+    ckpt_free(safe);
+    return v;
+}
+
 void ckpt_json_put_string(struct ckpt_buf *b, const char *s, size_t n)
 {
     static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";

@@ -71,3 +71,24 @@ mkfifo "$T/fifo"; expect 66 "a fifo" ckpt-inspect "$T/fifo"
 ln -s "$G/torch/shared.pt" "$T/link.pt"; expect 77 "a symbolic link" ckpt-inspect "$T/link.pt"
 t "followed when asked to" ckpt-inspect --follow-symlinks "$T/link.pt"
 t "paths from stdin, NUL-separated" bash -c "printf '%s\0' $G/torch/shared.pt $G/torch/zero_d.pt | ckpt-inspect -0 | grep -c ^path: | grep -qx 2"
+# A name of a file is any bytes; a value that is written into text is UTF-8.
+X=$'\xff\xfe' M=$G/lora/bloom-qkv
+cp -r "$M/base" "$T/b$X"; cp "$M/base/config.json" "$T/b$X/notes$X.json"
+expect_prints 0 "a model whose name is no UTF-8 is merged" '"path":"'"$T"'/m\\xff\\xfe"' ckpt-merge --json -o "$T/m$X" "$T/b$X"
+t "its provenance is UTF-8" bash -c "iconv -f utf-8 -t utf-8 $(printf %q "$T/m$X")/ckpt_provenance.json | grep -F 'b\\\\xff\\\\xfe'"
+cp -r "$M/adapter" "$T/a$X"
+expect 0 "an adapter and its base" ckpt-merge -q --base "$T/b$X" -o "$T/m2" "$T/a$X"
+t "the same weights as by other names" bash -c "ckpt-merge -q --base $M/base -o $T/m3 $M/adapter && cmp $T/m2/model.safetensors $T/m3/model.safetensors"
+mkdir "$T/d"
+expect 0 "a file of such a name is pushed" ckpt-push --json "$T/d" "$T/b$X"
+t "told as JSON" bash -c "grep -qF '\"path\":\"notes\\\\xff\\\\xfe.json\"' $T/.err && iconv -f utf-8 -t utf-8 $T/.err >$T/.t"
+t "and lies there" cmp "$M/base/config.json" "$T/d/notes$X.json"
+expect_says 65 "a plan cannot name it" 'b\xff\xfe" is no UTF-8: no plan can name it' ckpt-push --plan "$T/plan" "$T/d2" "$T/b$X"
+t "and is not begun" [ ! -e "$T/plan" ]
+expect_says 64 "what names no file is refused" '--tag: "\xff\xfe" is no UTF-8' ckpt-merge --tag "$X" -o "$T/m4" "$M/base"
+expect_says 64 "a run writes what it is told into its files" '--model: "'"$T"'/b\xff\xfe" is no UTF-8' ckpt-train --model "$T/b$X" --train-file "$M/rows.jsonl" -o "$T/run"
+expect_says 64 "its folder's name too" '"'"$T"'/run\xff\xfe" is no UTF-8' ckpt-train --model "$M/base" --train-file "$M/rows.jsonl" -o "$T/run$X"
+# An empty name is a variable that was not set.
+expect_says 64 "an empty output" "ckpt-merge: -o is empty, a PATH is wanted" ckpt-merge -o "" "$M/base"
+expect_says 64 "an empty folder" "ckpt-train: --output-dir is empty, a DIR is wanted" ckpt-train --model "$M/base" --train-file "$M/rows.jsonl" --output-dir "" --max-steps 1
+expect_says 64 "an empty file among others" "ckpt-eval: --eval-file is empty, a PATH is wanted" ckpt-eval --eval-file "$M/rows.jsonl" --eval-file "" "$M/base"

@@ -82,6 +82,7 @@ t "E2 mapped columns give the losses of renamed ones" same_losses named renamed
 printf 'field_mapping:\n  prompt: instruction\n  completion: output\n' > "$T/columns.yaml"
 t "other names as a mapping of a run file" train_rows named-file "$F/rows.jsonl" --config "$T/columns.yaml"
 t "which is the same" same_losses named named-file
+expect_says 78 "a mapping that is no JSON is a wrong setting" "field mapping: json: line 1" train_rows x "$F/rows.jsonl" --field-mapping '{"prompt":'
 expect 65 "a column that is not there" train_rows x "$F/rows.jsonl" --field-mapping '{"prompt": "nothing"}'
 t "a missing column is named" says 'record 1: no column "nothing" for field "prompt"'
 t "samples that lose their beginning" train_rows left "$F/rows.jsonl" --max-seq-length 16 --truncation-side left

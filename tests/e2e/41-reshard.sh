@@ -27,6 +27,8 @@ t "tensors from the base are in the output" bash -c "[ \$(ckpt-inspect $T/full.s
 ckpt-merge -q --exclude 'frozen*' --exclude l1.base.weight -o "$T/part.safetensors" "$T/full.safetensors" >/dev/null
 ckpt-merge -q -o "$T/alone.safetensors" "$N" >/dev/null
 t "what the run has stays its own" ckpt-inspect --compare "$T/alone.safetensors" "$T/part.safetensors"
+expect_says 0 "a base of which nothing is absent" "base.safetensors: the input lacks none of its weights, nothing is taken from it" ckpt-merge --base "$T/base.safetensors" -o "$T/again" "$T/full.safetensors"
+t "is no part of the output" bash -c "ckpt-merge -q -o $T/again2 $T/full.safetensors && diff -r $T/again $T/again2"
 expect 65 "another model as base" ckpt-merge -q --base "$G/deepspeed/0.19-s1_w2_universal/expected.safetensors" -o "$T/no/w" "$N"
 t "another model's base is refused" says "has no tensor of the input's names"
 # By way of a universal checkpoint, ours and the one of ds_to_universal.

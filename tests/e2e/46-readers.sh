@@ -30,7 +30,7 @@ t "has merged all of them" [ "$(ls merged | wc -l)" = 12 ]
 stopped='ckpt-merge -q -o merged > read & m=$!; kill -STOP $m; sleep 1; kill -CONT $m; wait $m'
 rm -rf merged; t "a merge that was stopped" run "--max-steps 30 -q" "exec 3<&0; { $stopped; } <&3"
 # A pipe that is full: lines wait in the run.
-t "a full pipe" run "--max-steps 200 -o $(printf 'run/%0200d/%0200d' 0 0)" "for _ in 1 2 3 4; do wait_for '[ -s run/*/*/all_results.json ]' && break; done; sleep 2; wc -l < run/*/*/metrics.jsonl > seen; grep -c . > read"
+t "a full pipe" run "--max-steps 200 -o $(printf 'run/%0200d/%0200d' 0 0)" "for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do wait_for '[ -s run/*/*/all_results.json ]' && break; done; sleep 2; wc -l < run/*/*/metrics.jsonl > seen; grep -c . > read"
 t "says that it waits" grep -q 'waiting until the reader of standard output takes the paths of checkpoints' err
 t "and loses no line" [ "$(cat read)" = 200 ]
 # Readers that left.

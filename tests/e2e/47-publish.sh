@@ -21,7 +21,9 @@ has() { grep -qE -- "$1" "$T/err"; }
 # Publishers follow one another, and no older checkpoint comes after a newer one.
 in_turn() { awk '/^begin/ { if (at) exit bad = 1; at = $2; n++ } /^end/ { at = 0 } /checkpoint/ { sub(/.*-/, ""); if ($0 + 0 <= last) exit bad = 1; last = $0 + 0 } END { exit bad || at || n < '"$1"' }' "$T/log" || { cat "$T/log"; return 1; }; }
 
-t "a slow one" run "sleep 0.15" --save-total-limit 1
+# A publisher that begins once the run has made its steps and says this, or after twenty seconds.
+until_says() { echo "until grep -q '$1' \"\$T/err\" || [ \$((waited += 1)) -gt 400 ]; do sleep 0.05; done"; }
+t "a slow one" run "$(until_says 'waiting until ckpt-push')" --save-total-limit 1
 t "gets all, in order" in_turn 1
 t "each of them" [ "$(grep -c checkpoint "$T/log")" = 8 ]
 t "A7 holds no step, and is waited for at the end" has 'waiting until ckpt-push has published [1-8] checkpoints'
@@ -32,7 +34,7 @@ t "a rank that dies, and another try" one_dies
 t "was one" has 'started again|restart|try'
 t "its publisher begins after the first try's" in_turn 2
 t "the newest is published last" bash -c "tail -n 2 \$T/log | grep -q 'run/checkpoint-40\$'"
-killed() { rm -f "$T/log"; run "sleep 0.3" --max-steps 100000 --save-steps 20 & wait_for '[ -s "$T/log" ]'; kill -KILL "$(pgrep -P $! -x ckpt-train || echo $!)"; wait $!; cp "$T/log" "$T/log1"
+killed() { rm -f "$T/log"; run "$(until_says 'an earlier try')" --max-steps 100000 --save-steps 20 & wait_for '[ -s "$T/log" ]'; kill -KILL "$(pgrep -P $! -x ckpt-train || echo $!)"; wait $!; cp "$T/log" "$T/log1"
     local n; n=$(cd "$T" && newest_step); n=$((n + 20))
     "$T/bin/ckpt-train" --model base --train-file train.jsonl --max-seq-length 32 --per-device-train-batch-size 2 --threads 1 --max-steps $n --save-steps 20 --push-to dest -o run --resume-from-checkpoint latest >out 2>err; }
 t "a run that was killed goes on" killed
@@ -45,7 +47,7 @@ t "with what is not published" has 'warning: --push-to: [1-8] checkpoints? (is|a
 t "the run is whole" ckpt-inspect -q --verify "$T/run/checkpoint-8"
 t "one that fails" expect_status 69 run 'status=69; exit 69'
 t "ends the run with its status" has 'ckpt-push ended with status 69'
-t "one that hangs for a while" run '[ -e "$T/hung" ] || { touch "$T/hung"; sleep 1.5; }'
+t "one that hangs for a while" run "$(until_says 'waiting until ckpt-push')"
 t "holds no step either" has 'waiting until ckpt-push has published [1-8] checkpoints'
 # Hooks that fail, hang and die, with ranks.
 t "hooks that fail on two ranks" run ':' --nproc 2 --zero-stage 2 --on-save 'exit 3' --on-log 'kill -KILL $$' --logging-steps 1 --on-end 'echo $CKPT_STATUS > ended'

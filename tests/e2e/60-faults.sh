@@ -124,6 +124,12 @@ fill() {
 if mkdir "$T/small" && mount -t tmpfs -o size=4k none "$T/small" 2>/dev/null; then
     writers fill
     umount "$T/small"
+    for kib in 4 12 20; do
+        mount -t tmpfs -o size=${kib}k none "$T/small"
+        expect 74 "a repository on a disk of $kib KiB" ckpt-push -q --create "$T/small/g.git" "$G/lora/bloom-qkv/base"
+        t "is not begun" [ -z "$(ls -A "$T/small")" ]
+        umount "$T/small"
+    done
 fi
 expect 74 "stdout that is full" bash -c "ckpt-merge -q -o $T/z.safetensors $DS >/dev/full"
 expect 74 "a stream that is full" bash -c "ckpt-merge -q -o - $DS >/dev/full"

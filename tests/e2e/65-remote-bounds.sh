@@ -2,10 +2,12 @@
 # an archive at an address as a model.  [A6, B6, D5]
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/../serve/hub.sh"
-export HF_TOKEN=hf_canary CKPT_DEVICE=cpu
+export HF_TOKEN=hf_canary CKPT_DEVICE=cpu HF_HUB_DOWNLOAD_TIMEOUT=30     # no server stalls here but for want of a CPU
 MOST=65536                              # KiB resident
 peak() { /usr/bin/time -o "$T/peak" -f %M "$@" >"$T/said" 2>&1 || { cat "$T/said" "$T/peak"; return 1; }; }
-within() { peak "$@" && { [ "$(tail -n 1 "$T/peak")" -le "$MOST" ] || { echo "$(tail -n 1 "$T/peak") KiB resident"; false; }; }; }
+# What a sanitizer keeps beside the memory that is used, freed blocks among it, has no such limit.
+case $B in */asan) limited=false ;; *) limited=true ;; esac
+within() { peak "$@" && { ! $limited || [ "$(tail -n 1 "$T/peak")" -le "$MOST" ] || { echo "$(tail -n 1 "$T/peak") KiB resident"; false; }; }; }
 
 # -- memory ---------------------------------------------------------------------------------------
 serve --unproved=1 --page=1000 --multipart=16777216 --chunk=16777216

@@ -93,7 +93,7 @@ libs="$(pkg-config --libs jansson libarchive libcrypto zlib libxxhash libutf8pro
 mkdir -p build/fuzz/bin
 find build/fuzz/obj -name '*.o' 2>/dev/null | while read -r o; do f=${o#build/fuzz/obj/}; [ -e "${f%.o}.c" ] || rm "$o" build/fuzz/all.a; done 2>/dev/null     # of rooms that moved
 newest=$(find libckpt formats trainer tools tests/fuzz -name '*.h' -printf '%T@ %p\n' | sort -rn | head -1 | cut -d' ' -f2)
-for f in $(find libckpt formats trainer tools/*.c tools/eval tools/opt tools/train -name '*.c' ! -name 'ckpt-*' ! -path 'trainer/cpu/*' ! -path 'trainer/cuda/*' ! -path trainer/comm/mpi.c); do
+for f in $(find libckpt formats trainer tools/*.c tools/eval tools/opt tools/push tools/train -name '*.c' ! -name 'ckpt-*' ! -path 'trainer/cpu/*' ! -path 'trainer/cuda/*' ! -path trainer/comm/mpi.c); do
     o=build/fuzz/obj/${f%.c}.o; mkdir -p "${o%/*}"
     [ "$o" -nt "$f" ] && [ "$o" -nt "$newest" ] || printf '%s %s\n' "$o" "$f"
 done | xargs -r -n 2 -P 2 $(command -v ccache) clang $flags -c -o || exit 1

@@ -47,6 +47,11 @@ int merge_fill(struct ckpt_source **src, const struct merge_want *w, bool follow
     for (size_t i = 0; rc == 0 && i < n; i++)
         ckpt_log(CKPT_LOG_NOTE, "%s: absent, taken from %s",
                  ckpt_source_tensor(base, keep[i])->name, w->base);
+    if (rc == 0 && n == 0) {
+        ckpt_log(CKPT_LOG_NOTE, "%s: the input lacks none of its weights, nothing is taken "
+                 "from it", w->base);
+        provenance_forget(p);
+    }
     if (rc || n == 0) {
         ckpt_source_close(base);
     } else {

@@ -39,7 +39,7 @@ struct provenance {
     const struct kind *kind;                /* NULL: no digests requested */
     json_t            *root, *inputs;       /* inputs is owned by root */
     struct entry      *file;                /* in the order of the text */
-    size_t             n, cap;
+    size_t             n, cap, n_before;    /* n_before: without those of the last input */
     size_t             workers;             /* that digest them */
     struct ckpt_buf    text;
     bool               runs;
@@ -60,7 +60,7 @@ static int set_list(json_t *options, const char *name, const struct opt_list *l)
         return 0;
     list = json_array();
     for (size_t i = 0; i < l->n; i++)
-        rc |= json_array_append_new(list, json_string(l->item[i]));
+        rc |= json_array_append_new(list, ckpt_json_text(l->item[i], strlen(l->item[i])));
     return rc | json_object_set_new(options, name, list);
 }
 
@@ -190,7 +190,7 @@ static json_t *part_names(const struct provenance *p)
         size_t len;
         const char *name = last_part(p->part[i], &len);
 
-        ok = json_array_append_new(names, json_stringn(name, len)) == 0;
+        ok = json_array_append_new(names, ckpt_json_text(name, len)) == 0;
     }
     if (!ok) {
         json_decref(names);
@@ -259,6 +259,7 @@ static int digest_members(struct entry *e, struct ckpt_err *err)
 static int take_file(struct gather *g, struct ckpt_file *file, struct ckpt_err *err)
 {
     struct entry e = {.file = file};
+    const char *name;
     int rc;
 
     for (size_t k = g->p->n; k-- > g->first;)
@@ -267,7 +268,8 @@ static int take_file(struct gather *g, struct ckpt_file *file, struct ckpt_err *
     for (size_t k = g->p->n; k-- > g->first;) /* compares with a system call: only for a new file */
         if (ckpt_file_same(g->p->file[k].file, file))
             return 0;
-    e.row = json_pack("{s:s,s:I}", "name", name_in(g->p, g->path, ckpt_file_name(file)), "bytes",
+    name = name_in(g->p, g->path, ckpt_file_name(file));
+    e.row = json_pack("{s:o,s:I}", "name", ckpt_json_text(name, strlen(name)), "bytes",
                     (json_int_t)ckpt_file_size(file));
     if (!e.row || json_array_append_new(g->files, e.row))
         return ckpt_nomem(err, 256);
@@ -286,6 +288,7 @@ int provenance_add(struct provenance *p, const char *role, const char *path,
     json_t *input;
     int rc = g.files ? 0 : ckpt_nomem(err, 64);
 
+    p->n_before = p->n;
     for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
         const struct ckpt_file *last = NULL;
@@ -298,8 +301,9 @@ int provenance_add(struct provenance *p, const char *role, const char *path,
     }
     for (size_t i = 0; rc == 0 && i < n_extra; i++)
         rc = take_file(&g, extra[i].file, err);
-    input = json_pack("{s:s,s:s%,s:s,s:O}", "role", role, "name", name, len, "format",
-                      ckpt_source_format(src), "files", g.files);
+    input = json_pack("{s:s,s:o,s:s,s:O}", "role", role, "name",
+                      ckpt_json_text(name, len), "format", ckpt_source_format(src),
+                      "files", g.files);
     if (rc == 0 && input && p->n_part && strcmp(role, "input") == 0 &&
         json_object_set_new(input, "with", part_names(p)))
         rc = ckpt_nomem(err, 256);
@@ -308,6 +312,12 @@ int provenance_add(struct provenance *p, const char *role, const char *path,
     json_decref(input);
     json_decref(g.files);
     return rc;
+}
+
+void provenance_forget(struct provenance *p)
+{
+    p->n = p->n_before;
+    json_array_remove(p->inputs, json_array_size(p->inputs) - 1);
 }
 
 bool provenance_has(const struct provenance *p, const struct stat *st)

@@ -30,6 +30,8 @@ void provenance_parts(struct provenance *p, const char *const *part, size_t n);
  */
 int provenance_add(struct provenance *p, const char *role, const char *path,
                    const struct ckpt_source *src, struct ckpt_err *err);
+/* Forget the input that was added last, of which nothing is taken; before provenance_text. */
+void provenance_forget(struct provenance *p);
 /*
  * The record's text, owned by p.  digests: begin to compute those w asks for, by so many workers
  * (0: by CPUs), a file each; the text changes in place until provenance_finish has returned 0.

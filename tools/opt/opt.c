@@ -208,6 +208,7 @@ static int join(struct parse *p, const struct opt_spec *spec)
         n += all[k]->n;
     t->arena = &p->cli->arena;
     t->dialect = spec->dialect;
+    t->utf8 = spec->writes_values;
     p->in.dialect = spec->dialect ? spec->dialect[0] : NULL;
     t->slot = ckpt_arena_alloc(t->arena, n, sizeof *t->slot);
     if (!t->slot)

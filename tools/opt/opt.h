@@ -133,6 +133,7 @@ struct opt_spec {
                                        such a tool takes no positional arguments */
     const char       *streams;      /* space-separated: options whose files may be "-" or pipes,
                                        which are then read once (paths, lists) */
+    bool              writes_values; /* into files of text: those of paths are UTF-8 too */
     const struct opt_rule *rule;    /* n_rule of them */
     size_t            n_rule;
 };

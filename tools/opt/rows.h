@@ -53,6 +53,7 @@ struct opt_input {
 struct opt_table {
     struct opt_slot   *slot;
     size_t             n, n_tool;
+    bool               utf8;            /* all values, those that name files too */
     struct ckpt_arena *arena;           /* holds lists, and texts of a run file */
     const struct opt_dialect *const *dialect;   /* ended by NULL; the first is the command line's */
     const char       **harmless;        /* names that were accepted without effect */

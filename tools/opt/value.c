@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "libckpt/base/buf.h"
 #include "libckpt/mem.h"
 #include "tools/opt/rows.h"
 
@@ -230,11 +231,26 @@ static int set_count(const struct opt_slot *s, const char *text, const char *whe
     return 0;
 }
 
+/* A file's name is any bytes. */
+static bool names_files(const struct opt *o)
+{
+    static const char *const words[] = {"PATH", "FILE", "DIR", "GLOB", "COMMAND", "URL"};
+
+    for (size_t i = 0; o->arg && i < sizeof words / sizeof words[0]; i++)
+        if (strstr(o->arg, words[i]))
+            return true;
+    return o->kind == OPT_KIND_PATH;
+}
+
 int opt_set(const struct opt_table *t, const struct opt_slot *s, const char *text,
             const char *where, struct ckpt_err *err)
 {
     void *at = s->values + s->row->at;
 
+    if (!ckpt_utf8_valid(text, strlen(text)) && (t->utf8 || !names_files(s->row)))
+        return bad(err, where, text, "no UTF-8");
+    if (!*text && names_files(s->row) && s->row->kind != OPT_KIND_TEXT)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s is empty, a %s is wanted", where, s->row->arg);
     switch (s->row->kind) {
     case OPT_KIND_FLAG:
         if (opt_truth(text) < 0)

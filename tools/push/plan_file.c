@@ -65,6 +65,14 @@ int plan_writer_open(struct plan_writer **out, const char *path, struct ckpt_err
     return rc;
 }
 
+/* A plan says exactly what is to be done, which JSON cannot of a name that is no UTF-8. */
+static int told(const char *name, struct ckpt_err *err)
+{
+    if (ckpt_utf8_valid(name, strlen(name)))
+        return 0;
+    return ckpt_fail(err, CKPT_EFORMAT, "\"%s\" is no UTF-8: no plan can name it", name);
+}
+
 /* Write a line; takes value. */
 static int put(struct plan_writer *f, json_t *value, struct ckpt_err *err)
 {
@@ -128,11 +136,20 @@ int plan_writer_add(struct plan_writer *f, const struct push_plan *p, const char
                     const struct push_filter *filter, const struct send_want *w,
                     struct ckpt_err *err)
 {
-    json_t *head = json_pack("{s:s, s:i, s:s, s:s, s:o}", "type", "header", "version", 1, "source",
-                             p->source, "destination", destination, "options",
-                             options_of(filter, w));
-    int rc;
+    json_t *head;
+    int rc = told(p->source, err);
 
+    rc = rc ? rc : told(destination, err);
+    for (size_t i = 0; rc == 0 && i < p->n; i++)
+        rc = told(p->file[i].to, err);
+    for (size_t i = 0; rc == 0 && i < p->n_gone; i++)
+        rc = told(p->gone[i], err);
+    for (size_t i = 0; rc == 0 && i < p->n_left; i++)
+        rc = told(p->left[i].path, err);
+    if (rc)
+        return rc;
+    head = json_pack("{s:s, s:i, s:s, s:s, s:o}", "type", "header", "version", 1, "source",
+                     p->source, "destination", destination, "options", options_of(filter, w));
     if (p->head)
         json_object_set_new(head, "head", json_string(p->head));
     rc = put(f, head, err);

@@ -41,13 +41,17 @@ static int get_record(const struct data_source *d, int64_t i, json_t **out, stru
 
 static int parse_mapping(struct data_source *d, const char *text, struct ckpt_err *err)
 {
+    struct ckpt_err why = {0};
     const char *name;
     json_t *column;
+    int rc;
 
     if (!text)
         return 0;
-    if (ckpt_json_parse(&d->mapping, text, strlen(text), CKPT_JSON_STRICT, err))
-        return ckpt_err_in(err, "field mapping");
+    rc = ckpt_json_parse(&d->mapping, text, strlen(text), CKPT_JSON_STRICT, &why);
+    if (rc)                             /* a setting, not data */
+        return ckpt_fail(err, rc == CKPT_EFORMAT ? CKPT_ECONFIG : rc, "field mapping: %s",
+                         why.text);
     if (!json_is_object(d->mapping))
         return ckpt_fail(err, CKPT_ECONFIG,
                          "field mapping: not an object {\"field\": \"column\"}");

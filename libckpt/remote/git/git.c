@@ -1,6 +1,7 @@
 /* git - see git.h.  Written against libgit2 1.5 (Debian 12) and 1.7 (Ubuntu 24.04). */
 #include "libckpt/remote/git/git.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -81,6 +82,31 @@ int ckpt_git_check(const char *branch, const char *message, const char *author,
 
 static void wait_a_little(void) { nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); }
 
+/* Whether the library failed for want of a disk, which it tells in words alone. */
+static bool disk_failed(void)
+{
+    static const int errors[] = {ENOSPC, EDQUOT, EFBIG, EIO};
+    const git_error *e = git_error_last();
+
+    for (size_t i = 0; e && e->message && i < sizeof errors / sizeof errors[0]; i++)
+        if (strstr(e->message, strerror(errors[i])))
+            return true;
+    return false;
+}
+
+/* A repository that could not be made: nothing of it stays, unless another program is in it. */
+static int tell_unmade(const char *path, struct ckpt_err *err)
+{
+    struct ckpt_err ignored = {0};
+    struct ckpt_lock *alone;
+
+    git_fail(err, CKPT_EIO, path);
+    if ((alone = ckpt_lock_removal(path)) != NULL)
+        ckpt_outdir_remove(path, &ignored);
+    ckpt_lock_release(alone);
+    return ckpt_err_code(err);
+}
+
 /* Make the repository, if it is to be made and no other program has begun to; else open it. */
 static int make_or_open(struct ckpt_git *g, const char *path, bool create, struct ckpt_err *err)
 {
@@ -97,6 +123,8 @@ static int make_or_open(struct ckpt_git *g, const char *path, bool create, struc
             return 0;
         if (stat(path, &st) != 0)
             return git_fail(err, CKPT_ECREATE, path);
+        if (disk_failed())
+            return tell_unmade(path, err);
     }
     for (int i = 0; git_repository_open_ext(&g->repo, path, GIT_REPOSITORY_OPEN_NO_SEARCH,
                                             NULL) != 0; i++) {

@@ -116,6 +116,8 @@ TEST(what_is_not_edited)
         {"---\nmodel-index:\n- results: text\n---\n", "is no list"},
         {"---\na: &x [1]\nmodel-index:\n- name: *x\n---\n", "aliases"},
         {"---\n{a: b}\n---\n", "braces"},
+        {"---\na:\n  - \rb: c\n---\n", "neither \\n nor"},
+        {"---\na: b\xe2\x80\xa8" "c: d\n---\n", "neither \\n nor"},
         {"---\n- a\n---\n", "no mapping"},
         {"---\na: [\n---\n", "front matter"},
         {"---\na: b\na c\n---\n", "front matter"},

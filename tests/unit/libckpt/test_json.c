@@ -115,6 +115,28 @@ TEST(writes_as_python)
                    "[\"\\u0001\\\"\\\\\\n\xc3\xa9\"]");
 }
 
+TEST(names_of_any_bytes_are_text)
+{
+    static const struct { const char *bytes; size_t n; const char *text; } rows[] = {
+        {"", 0, ""}, {"plain", 5, "plain"}, {"caf\xc3\xa9", 5, "caf\xc3\xa9"},
+        {"a\xff\xfe" "b", 4, "a\\xff\\xfe" "b"}, {"\xc3", 1, "\\xc3"}, {"ab", 1, "a"},
+        {"\xed\xa0\x80", 3, "\\xed\\xa0\\x80"}};
+    char long_name[300], want[1201];
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        json_t *v = ckpt_json_text(rows[i].bytes, rows[i].n);
+
+        assert_string_equal(json_string_value(v), rows[i].text);
+        json_decref(v);
+    }
+    memset(long_name, 0x80, sizeof long_name);
+    for (size_t i = 0; i < sizeof long_name; i++)
+        memcpy(want + 4 * i, "\\x80", 5);
+    json_t *v = ckpt_json_text(long_name, sizeof long_name);
+    assert_string_equal(json_string_value(v), want);
+    json_decref(v);
+}
+
 TEST_ERR(getters_name_key_and_type)
 {
     const char *s;
