@@ -302,21 +302,23 @@ static int look(struct ckpt_place *p, const char *path, struct ckpt_arena *arena
     return rc;
 }
 
-int64_t run_dir_highest(const char *run)
+bool run_dir_last(char path[4096], const char *run)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_err ignored = {0};
     struct ckpt_place p;
-    int64_t newest = -1;
+    const char *name = NULL;
+    bool found = look(&p, run, &arena, &ignored) == 0;
 
-    if (look(&p, run, &arena, &ignored) == 0) {
-        const char *name = highest(&p, stems[0], INT64_MAX);
-
-        newest = name ? ckpt_path_number(name, stems[0]) : -1;
-    }
+    if (found && place_has(&p, RAY_RUN_INDEX))
+        found = pick_indexed(&name, &p, false, &arena, &ignored) == 0;
+    else
+        for (size_t s = 0; found && s < COUNT(stems) && !name; s++)
+            name = highest(&p, stems[s], INT64_MAX);
+    found = found && name && snprintf(path, 4096, "%s/%s", run, name) < 4096;
     ckpt_dir_close(p.dir);
     ckpt_arena_release(&arena);
-    return newest;
+    return found;
 }
 
 /* The name that a trainer_state.json gives the best checkpoint, in path; false: none. */

@@ -21,7 +21,11 @@ int run_dir_enter(struct ckpt_place *p, bool found, bool trained, struct ckpt_ar
  * Train 2 the last of its index.  CKPT_ENOTFOUND where there is none.
  */
 int run_dir_best(char path[4096], const char *run, struct ckpt_err *err);
-/* The number of the newest checkpoint-<n> in a folder; -1: it is no run's. */
-int64_t run_dir_highest(const char *run);
+/*
+ * The newest checkpoint in a run's folder on this machine, itself and not a run above it: what the
+ * index of Ray Train 2 names as its latest, else the highest checkpoint-<n>, else checkpoint_<n>.
+ * False: it is no run's, or what the index names is not there.
+ */
+bool run_dir_last(char path[4096], const char *run);
 
 #endif

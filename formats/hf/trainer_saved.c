@@ -2,10 +2,12 @@
 #include "formats/hf/trainer_saved.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "formats/torch/torch.h"
 #include "libckpt/err.h"
 
+#define MOST_VALUES 1000                /* of one argument */
 #define MOST_STEPS (INT64_C(1) << 53)
 
 struct hf_args {
@@ -89,6 +91,31 @@ const char *hf_args_text(const struct hf_args *args, const char *name)
     const struct value *v = value_get(args->fields, name);
 
     return value_as_str(value_is(v, VALUE_OBJECT) ? value_arg(v, 0) : v);
+}
+
+char *hf_args_object(const struct hf_args *args, const char *name)
+{
+    const struct value *v = value_get(args->fields, name);
+    json_t *json;
+    char *text;
+
+    if (value_is(v, VALUE_NONE))
+        return strdup("{}");
+    if (value_is(v, VALUE_STR))
+        return strdup(value_as_str(v));
+    json = value_is(v, VALUE_DICT) ? value_to_json(v, MOST_VALUES) : NULL;
+    text = json_is_object(json) ? json_dumps(json, JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(json);
+    return text;
+}
+
+bool hf_args_flag(const struct hf_args *args, const char *name, bool *out)
+{
+    const struct value *v = value_get(args->fields, name);
+
+    if (value_is(v, VALUE_BOOL))
+        *out = v->u.b;
+    return value_is(v, VALUE_BOOL);
 }
 
 void hf_args_close(struct hf_args *args)

@@ -33,6 +33,11 @@ int hf_args_open(struct hf_args **out, struct ckpt_file *file, struct ckpt_err *
 /* A number, or the text of a string or of an enum's member; false: there is none of that name. */
 bool hf_args_number(const struct hf_args *args, const char *name, double *out);
 const char *hf_args_text(const struct hf_args *args, const char *name);
+/* A mapping, or the text of one, as JSON text to be freed with free(); of None "{}"; NULL: there is
+ * none, or it cannot be told. */
+char *hf_args_object(const struct hf_args *args, const char *name);
+/* A flag; false: there is none of that name. */
+bool hf_args_flag(const struct hf_args *args, const char *name, bool *out);
 /* NULL accepted. */
 void hf_args_close(struct hf_args *args);
 

@@ -146,6 +146,8 @@ printf 'model_name: a\n' > "$T/hf.yaml"
 expect_says 78 "a key of others in a run file" "hint: did you mean model?" ckpt-train --config "$T/hf.yaml"
 printf 'output_dir: a\ngroup_texts: true\n' > "$T/hf.yaml"
 expect_says 78 "one that nothing stands for" "leave it out" ckpt-train --config "$T/hf.yaml"
+expect_says 78 "a model's config.json for options" "hint: --init $G/models/llama-a/config.json starts such a model with random weights, --model FOLDER" ckpt-train --config $G/models/llama-a/config.json
+expect_says 78 "also of a tool without models" "is a model's config.json, not a file of options" ckpt-push --config $G/models/llama-a/config.json
 expect 64 "one checkpoint to compare" ckpt-inspect --diff "$BASE"
 t "the error says that two paths are needed" says "--diff: 1 path; two are wanted, a checkpoint and the one to hold against it"
 expect 66 "a tensor by half its name" ckpt-inspect --tensor ln_f.weight "$BASE"

@@ -46,6 +46,16 @@ again() {
         'killed by SIGSEGV in' 'try 3 of 3 in 2 s: 2 ranks, from step (18|21|24|27)' || return 1
     ranks 2 --train-file "$T/train.jsonl" --save-steps 3 --max-steps 40 -o "$T/through" && same_state again through
 }
+# The same in the middle of a save behind the steps: from the last whole one, and nothing unfinished is left.
+unfinished() { ls -A "$T/$1" 2>/dev/null | grep -qE '^\.checkpoint-(1[0-9]|[4-9])\.staging-'; }
+behind() {
+    local opts=(--async-save true --save-steps 1 --save-total-limit 3 --max-steps 30)
+    begin behind loud 2 --max-restarts 2 "${opts[@]}" "$@"
+    until_seen 20 unfinished behind && strike behind KILL
+    came behind 0 'warning: rank 1 .*: killed by SIGKILL in: ' 'try 2 of 3 in 1 s: 2 ranks, from step [0-9]+$' "resuming from $T/behind/checkpoint-" || return 1
+    ! ls -A "$T/behind" | grep -E 'staging|trash|tmp$' || return 1
+    rm -rf "$T/through"; ranks 2 --train-file "$T/train.jsonl" "${opts[@]}" "$@" -o "$T/through" && same_state behind through
+}
 # Nothing was saved yet: where the first try began, whatever lies in the folder.
 first() {
     begin first loud 2 --max-restarts 1 --resume-from-checkpoint "$T/early/checkpoint-2" --max-steps 100000
@@ -60,6 +70,8 @@ older() {
 }
 ranks 2 --train-file "$T/train.jsonl" --max-steps 2 -o "$T/early" >/dev/null
 t "E9 killed and crashed, and the same in the end" again
+t "E9 killed in a save behind the steps" behind --zero-stage 0
+t "E9 or in one of shards" behind --zero-stage 3
 t "before the first save, where it began" first
 t "never from another run's checkpoint" older
 (head -n 60 "$T/train.jsonl"; echo '{"instruction": 5'; tail -n 60 "$T/train.jsonl") >"$T/bad.jsonl"

@@ -381,6 +381,21 @@ t "each goes on by itself" nodes s0 --max-steps 6 --zero-stage 0 --resume-from-c
 t "old ones go from both" nodes s0 --max-steps 8 --zero-stage 0 --save-total-limit 1 --resume-from-checkpoint latest
 t "the newest is left" bash -c "[ \"\$(ls -d $T/s0.[01]/checkpoint-* | wc -l)\" = 2 ] && [ -d $T/s0.1/checkpoint-8 ]"
 t "nothing else is left" bash -c "! ls -A $T/s0.0 $T/s0.1 $T/s3.0 $T/s3.1 | grep -q folder"
+# A kill between the renames of one save: the newest that all folders have is gone on from, to the same end.
+killed() {      # NODE - whose folder has no checkpoint-4 yet
+    rm -rf "$T"/cut.[01]; cp -r "$T/all.0" "$T/cut.0"; cp -r "$T/all.1" "$T/cut.1"
+    mv "$T/cut.$1/checkpoint-4" "$T/cut.$1/.checkpoint-4.staging-0123456789abcdef"
+    nodes cut --zero-stage 0 --async-save true --resume-from-checkpoint auto || return
+    cat "$T/.err" "$T/cut.err1" | grep -q "cut.$((1 - $1))/checkpoint-4 is passed over: it is not in the folders of all ranks" || return
+    for n in 0 1; do
+        cmp "$T/all.$n/checkpoint-4/model.safetensors" "$T/cut.$n/checkpoint-4/model.safetensors" &&
+            cmp "$T/all.$n/checkpoint-4/optimizer.pt" "$T/cut.$n/checkpoint-4/optimizer.pt" || return
+    done
+    ! ls -A "$T"/cut.[01] | grep -E 'staging|trash'
+}
+t "saves behind the steps, in two folders" nodes all --zero-stage 0 --async-save true
+t "B5 a save that rank 0's folder lacks is made anew" killed 0
+t "B5 or the other one's" killed 1
 # A node whose disk refuses: before the first step, by rank.
 touch "$T/file"
 refused() {

@@ -198,6 +198,36 @@ t "torchao's eight bits" is optim adamw_8bit --config <(sed "s/^optimizer:.*/opt
 expect_says 78 "what is left undone of it says why" "tensor_parallel_size 2: ranks share data alone" ckpt-train --config <(cat "$T/ax.yml"; echo 'tensor_parallel_size: 2')
 expect_says 78 "so do preferences" "beta 0.1: supervised fine-tuning is done; preferences and rewards are not" ckpt-train --config <(cat "$T/trl.yaml"; echo 'beta: 0.1')
 t "alpaca has its prompt" is completion_template '"{output}"' --config "$T/ax.yml"
+cat >"$T/custom.py" <<'X'
+import json, sys
+out = sys.argv[1]
+for i, line in enumerate(open("tests/golden/axolotl.jsonl", encoding="utf-8")):
+    case = json.loads(line)
+    open(f"{out}/c{i}.yml", "w").write("base_model: %s/base\nmicro_batch_size: 1\ndatasets:\n  - %s\n" % (
+        out, json.dumps({"path": f"{out}/c{i}.jsonl", "type": case["type"]})))
+    open(f"{out}/c{i}.jsonl", "w").write("".join(json.dumps(r) + "\n" for r in case["records"]))
+    open(f"{out}/c{i}.want", "w").write("".join(f"{[m['prompt'], m['completion']]}\n" for m in case["made"]))
+X
+unquoted() { value "$1" --config "$2" | python3 -c 'import json, sys; print(json.load(sys.stdin), end=".")'; }
+custom() {      # prompts and completions of a file's own kinds of records, against axolotl's own code
+    local c prompt completion
+    python3 "$T/custom.py" "$T" || return
+    for c in "$T"/c[0-9].want; do
+        c=${c%.want} prompt=$(unquoted prompt_template "$c.yml") completion=$(unquoted completion_template "$c.yml")
+        ckpt-eval -q --eval-file "$c.jsonl" --prompt-template "${prompt%.}" --completion-template "${completion%.}" --max-new-tokens 1 \
+            --in-order --predictions-out "$c.out" "$T/base" >/dev/null || return
+        diff "$c.want" <(python3 -c 'import json, sys
+for line in sys.stdin:
+    row = json.loads(line)
+    print([row["prompt"], row["reference"]])' <"$c.out") || return
+    done
+}
+t "kinds of records with formats of their own have axolotl's texts" custom
+own() { ckpt-train --print-config --config <(sed "s/^    type: alpaca/    type: $1/" "$T/ax.yml"); }
+expect_says 78 "words that stand for nothing in a format" "no_input_format: {input} stands for nothing there; {instruction} does" own '{no_input_format: "{instruction} {input}"}'
+expect_says 78 "and conversions of Python's" "format: {input!r} stands for nothing there; {instruction} or {input} does" own '{format: "{input!r}"}'
+expect_says 78 "and lone braces" 'system_format: a lone brace at "} {system}"' own '{system_format: "} {system}"}'
+expect_says 78 "and two kinds of records" "data sets of several kinds" own 'alpaca\n  - path: x\n    type: {format: "{input}"}'
 expect_says 78 "qlora is not done" "adapter qlora: lora is done" ckpt-train --config <(sed 's/^adapter: lora/adapter: qlora/' "$T/ax.yml")
 
 # -- special tokens -------------------------------------------------------------------------------

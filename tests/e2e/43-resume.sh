@@ -82,13 +82,24 @@ told() {
 }
 t "nothing" told ""
 t "another schedule is told" told "--lr-scheduler-type linear -> cosine;" --lr-scheduler-type cosine
+t "another precision" told "--bf16 false -> true;" --bf16
 t "another length of the run" told "--max-steps 4 -> 8;" --max-steps 8
 t "another warmup" told "--warmup-steps 1 -> 3;" --warmup-steps 3
 t "the same, told otherwise" told "" --warmup-steps 0 --warmup-ratio 0.25
+kwargs() {      # WANT FIRST... -- THEN... - the same for a run that began with other options
+    local want=$1 first=(); shift
+    while [ "$1" != -- ]; do first+=("$1"); shift; done
+    rm -rf "$T/was" && run was --warmup-steps 1 "${first[@]}" >/dev/null && shift && told "$want" "$@"
+}
 t "each of several in a line of its own" told "--weight-decay 0 -> 0.1;--adam-beta2 0.999 -> 0.95;--max-grad-norm 1 -> 0;" --weight-decay 0.1 --adam-beta2 0.95 --max-grad-norm 0
 t "another batch" told "--train-batch-size 2 -> 4;" --per-device-train-batch-size 4
 t "but not the same of two ranks" told "" --nproc 2 --per-device-train-batch-size 1
 t "what changes no update" told "" --logging-steps 2 --save-steps 4 --save-total-limit 3 --threads 2
+t "another least rate" kwargs "--min-lr 0.0001 -> 0.001;" --lr-scheduler-type cosine_with_min_lr --min-lr 1e-4 -- --lr-scheduler-type cosine_with_min_lr --min-lr 1e-3
+t "the same, told otherwise" told "" --lr-scheduler-type cosine_with_min_lr --lr-scheduler-kwargs min_lr=1e-4
+t "numbers of the schedule" told "--lr-scheduler-kwargs num_cycles=0.5 -> num_cycles=1;" --lr-scheduler-type cosine_with_min_lr --lr-scheduler-kwargs num_cycles=1,min_lr=1e-4
+t "and its words" kwargs "--lr-scheduler-kwargs num_decay_steps=2 -> num_decay_steps=1;--lr-scheduler-kwargs decay_type=cosine -> decay_type=1-sqrt;" \
+    --lr-scheduler-type warmup_stable_decay --lr-scheduler-kwargs num_decay_steps=2 -- --lr-scheduler-type warmup_stable_decay --lr-scheduler-kwargs num_decay_steps=1,decay_type=1-sqrt
 t "a constant rate" run was --lr-scheduler-type constant --overwrite-output-dir
 t "has no length" told "" --lr-scheduler-type constant --max-steps 8 --warmup-steps 0
 rm "$T/was/checkpoint-2/training_args.bin"

@@ -21,7 +21,18 @@ t "E7 the newest checkpoint, and the newest data" [ "$(of --results results --da
 touch -d '1 hour ago' results/me/model/checkpoint-2; touch results/other/checkpoint-2
 t "E7 of whatever run was saved last, also an adapter" [ "$(of --results results -t e.jsonl)" = "results/other/checkpoint-2 $(of -t e.jsonl results/other/checkpoint-2 | cut -d' ' -f2-)" ]
 t "a run itself is a folder of results" [ "$(of --results results/me/model -t e.jsonl | cut -d' ' -f1)" = results/me/model/checkpoint-2 ]
-expect_says 66 "no run" "no checkpoint-<n> in it" ckpt-eval --results datasets -t e.jsonl
+mkdir ray ray/two ray/one ray/one/TorchTrainer_1
+for n in 0 1; do cp -r results/me/model/checkpoint-$((n + 1)) ray/two/checkpoint_2025-01-01_00-00-0$n; cp -r results/me/model/checkpoint-$((n + 1)) ray/one/TorchTrainer_1/checkpoint_00000$n; done
+echo '{"checkpoint_results": [{"checkpoint_dir_name": "checkpoint_2025-01-01_00-00-01", "metrics": {}}, {"checkpoint_dir_name": "checkpoint_2025-01-01_00-00-00", "metrics": {}}],
+    "latest_checkpoint_result": {"checkpoint_dir_name": "checkpoint_2025-01-01_00-00-01", "metrics": {}}}' >ray/two/checkpoint_manager_snapshot.json
+touch -d '1 hour ago' ray/one/*/checkpoint_*
+found() { of --results "$@" -t e.jsonl | cut -d' ' -f1; }
+t "E7 the latest of a run of Ray Train 2" [ "$(found ray)" = ray/two/checkpoint_2025-01-01_00-00-01 ]
+t "its best, by its index" [ "$(found ray --best)" = ray/two/checkpoint_2025-01-01_00-00-00 ]
+t "the newest of an experiment of Ray" [ "$(found ray/one)" = ray/one/TorchTrainer_1/checkpoint_000001 ]
+touch ray/one/TorchTrainer_1/checkpoint_000001; touch -d '1 hour ago' ray/two/checkpoint_*
+t "of all that was saved last" [ "$(found ray)" = ray/one/TorchTrainer_1/checkpoint_000001 ]
+expect_says 66 "no run" "no run's checkpoint in it" ckpt-eval --results datasets -t e.jsonl
 expect_says 66 "no data" "no test.jsonl in it" ckpt-eval --datasets results base
 expect 64 "a model beside the one to find" ckpt-eval --results results -t e.jsonl base
 expect 66 "no folder" ckpt-eval --results nosuch -t e.jsonl

@@ -65,10 +65,7 @@ static int walk(struct newest *n, const char *path, int depth, struct ckpt_err *
 
 static bool has_checkpoint(char path[4096], const char *dir)
 {
-    int64_t newest = run_dir_highest(dir);
-
-    return newest >= 0 &&
-           snprintf(path, 4096, "%s/checkpoint-%lld", dir, (long long)newest) < 4096;
+    return run_dir_last(path, dir);
 }
 
 static bool has_test(char path[4096], const char *dir)
@@ -82,7 +79,7 @@ int find_checkpoint(char path[4096], const char *results, bool best, struct ckpt
     int rc = walk(&n, results, 0, err);
 
     if (rc == 0 && !n.any)
-        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no checkpoint-<n> in it, or in a run in it",
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no run's checkpoint in it, or in a folder in it",
                        results);
     if (rc == 0 && best)
         rc = run_dir_best(n.path, n.dir, err);

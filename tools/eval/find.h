@@ -2,6 +2,7 @@
  * eval/find - what lies in the folders of a training system: the checkpoint to test, and the data.
  *
  *   results/{model id}/checkpoint-<n>/          a model's id may have an owner: two folders
+ *   results/{experiment}/{trial}/checkpoint_<n>/, or as checkpoint_manager_snapshot.json names it
  *   datasets/{name}/{config}/{parts}/test.jsonl
  */
 #ifndef CKPT_TOOLS_EVAL_FIND_H

@@ -331,6 +331,23 @@ static int no_yaml(struct reader *r, const yaml_parser_t *parser)
                      parser->problem ? parser->problem : "no YAML");
 }
 
+/* A model's config.json, which is no file of options. */
+static bool is_model(struct reader *r, const yaml_node_t *root)
+{
+    bool type = false, architectures = false;
+
+    for (const yaml_node_pair_t *p = root->data.mapping.pairs.start;
+         p < root->data.mapping.pairs.top; p++) {
+        const yaml_node_t *k = yaml_document_get_node(&r->doc, p->key);
+        const char *name = k->type == YAML_SCALAR_NODE ? (const char *)k->data.scalar.value : "";
+
+        type |= strcmp(name, "model_type") == 0;
+        architectures |= strcmp(name, "architectures") == 0 ||
+                         strcmp(name, "transformers_version") == 0;
+    }
+    return type && architectures;
+}
+
 /* Read one document, a mapping, with nothing after it. */
 static int read_document(struct reader *r, yaml_parser_t *parser)
 {
@@ -343,6 +360,14 @@ static int read_document(struct reader *r, yaml_parser_t *parser)
     root = yaml_document_get_root_node(&r->doc);
     if (!root || root->type != YAML_MAPPING_NODE) {
         rc = ckpt_fail(r->err, CKPT_ECONFIG, "%s: a mapping of options is wanted", r->path);
+    } else if (is_model(r, root)) {
+        rc = ckpt_fail(r->err, CKPT_ECONFIG, "%s: is a model's config.json, not a file of options",
+                       r->path);
+        if (opt_find(r->t, "init", 4))
+            ckpt_err_hint(r->err, "--init %s starts such a model with random weights, --model "
+                          "FOLDER one that is trained", r->path);
+        else if (opt_find(r->t, "model", 5))
+            ckpt_err_hint(r->err, "--model FOLDER takes the model");
     } else {
         if (!r->in->dialect)
             r->in->dialect = dialect_of(r, root);

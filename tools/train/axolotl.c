@@ -83,29 +83,6 @@ static int wandb_project(struct opt_put *put, const char *const *value, size_t n
     return *value[0] ? opt_put_option(put, "report-to", "wandb", err) : 0;
 }
 
-/* What a record is.  The prompt of "alpaca" is that of tatsu-lab/stanford_alpaca, train.py. */
-static int record_type(struct opt_put *put, const char *const *value, size_t n,
-                       struct ckpt_err *err)
-{
-    static const char alpaca[] =
-        "Below is an instruction that describes a task{?input}, paired with an input that "
-        "provides further context{/input}. Write a response that appropriately completes the "
-        "request.\n\n### Instruction:\n{instruction}\n\n{?input}### Input:\n{input}\n\n{/input}"
-        "### Response:\n";
-    int rc;
-
-    (void)n;
-    if (strcmp(value[0], "chat_template") == 0 || strcmp(value[0], "sharegpt") == 0 ||
-        strcmp(value[0], "completion") == 0)
-        return 0;
-    if (strcmp(value[0], "alpaca") != 0)
-        return opt_put_refuse(put, err, "type %s is not done: --prompt-template and "
-                              "--completion-template, or --messages-field, name what a record is",
-                              value[0]);
-    rc = opt_put_option(put, "prompt-template", alpaca, err);
-    return rc ? rc : opt_put_option(put, "completion-template", "{output}", err);
-}
-
 /* Defaults that give way to another name of the same matter. */
 static int yields(struct opt_put *put, const char *const *value, const char *option,
                   const char *to, const char *or_to, struct ckpt_err *err)
@@ -183,6 +160,8 @@ static const char other_lora[] = "this kind of LoRA is not done";
 static const char layers[] = "--target-modules takes a pattern, which may name layers";
 static const char reporting[] = "--report-to has tensorboard, wandb and csv";
 
+#define CUSTOM .convert = train_names_custom_prompt
+
 static const struct opt_field axolotl_fields[] = {
     OPT_DOES("base_model", "model", .convert = train_names_model),
     OPT_HARMLESS("base_model_config"),
@@ -200,9 +179,27 @@ static const struct opt_field axolotl_fields[] = {
     OPT_HARMLESS("cut_cross_entropy"),
     OPT_HARMLESS("strict"),
     OPT_HARMLESS("chat_template", .says = "chats have the model's own template"),
-    OPT_DOES("datasets.*.type", NULL, .convert = record_type,
+    OPT_DOES("datasets.*.type", NULL, .convert = train_names_record_type,
              .says = "alpaca: --prompt-template and --completion-template; chat_template, "
                      "sharegpt and completion by their fields"),
+    OPT_DOES("datasets.*.type.system_prompt", "prompt-template", CUSTOM,
+             .says = "the system's text of records without field_system"),
+    OPT_DOES("datasets.*.type.system_format", "prompt-template", CUSTOM,
+             .says = "by default {system}"),
+    OPT_DOES("datasets.*.type.field_system", "prompt-template", CUSTOM,
+             .says = "by default system"),
+    OPT_DOES("datasets.*.type.field_instruction", "prompt-template", CUSTOM,
+             .says = "by default instruction"),
+    OPT_DOES("datasets.*.type.field_input", "prompt-template", CUSTOM,
+             .says = "by default input"),
+    OPT_DOES("datasets.*.type.field_output", "completion-template", CUSTOM,
+             .says = "by default output; a record without it is refused"),
+    OPT_DOES("datasets.*.type.format", "prompt-template", CUSTOM,
+             .says = "by default \"{instruction} {input} \"; prompt and completion are made tokens "
+                     "as one text"),
+    OPT_DOES("datasets.*.type.no_input_format", "prompt-template", CUSTOM,
+             .says = "where the input is empty, by default \"{instruction} \""),
+    OPT_HARMLESS("datasets.*.type.field"),
     OPT_DOES("datasets.*.field", "text-field"),
     OPT_DOES("datasets.*.field_messages", "messages-field"),
     OPT_HARMLESS("datasets.*.ds_type"),

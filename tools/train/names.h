@@ -39,6 +39,8 @@ int train_names_tell(const struct cli *cli, const struct settings *s, struct ckp
 /* What several dialects convert alike: bf16 "auto", a fraction of the data for evaluation, names of
  * modules. */
 opt_convert train_names_bf16, train_names_eval_part, train_names_modules;
+/* axolotl's kinds of records: a name, or the members of one's own. */
+opt_convert train_names_record_type, train_names_custom_prompt;
 /* Whether something was to be printed, which is done now. */
 bool train_names_print(const struct train_names *n, const struct cli *cli);
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/hf/trainer_saved.h"
@@ -109,6 +110,44 @@ static void compare_kind(const struct changes *c)
     tell(c, "lr_scheduler_type", was, c->s->lr_scheduler_type);
 }
 
+/* Keys of the same kind of schedule, their defaults included. */
+static void compare_keys(const struct changes *c)
+{
+    const char *name = hf_args_text(c->args, "lr_scheduler_type");
+    char *kwargs = hf_args_object(c->args, "lr_scheduler_kwargs");
+    struct ckpt_err ignored = {0};
+    struct schedule_value a, b;
+    struct schedule was;
+
+    if (name && kwargs && strcmp(name, c->s->lr_scheduler_type) == 0 &&
+        schedule_init(&was, name, c->s->learning_rate, NAN, kwargs, &ignored) == 0)
+        for (size_t i = 0; schedule_key(&a, &was, i) && schedule_key(&b, c->schedule, i); i++) {
+            char there[128], here[128];
+
+            if (strcmp(a.text, b.text) == 0)
+                continue;
+            if (strcmp(a.name, "min_lr") == 0) {
+                tell(c, a.name, a.text, b.text);
+                continue;
+            }
+            snprintf(there, sizeof there, "%s=%s", a.name, a.text);
+            snprintf(here, sizeof here, "%s=%s", b.name, b.text);
+            tell(c, "lr_scheduler_kwargs", there, here);
+        }
+    free(kwargs);
+}
+
+static void compare_precision(const struct changes *c)
+{
+    const struct { const char *name; bool here; } flags[] = {{"bf16", c->s->bf16},
+                                                             {"fp16", c->s->fp16}};
+    bool was;
+
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (hf_args_flag(c->args, flags[i].name, &was) && was != flags[i].here)
+            tell(c, flags[i].name, was ? "true" : "false", was ? "false" : "true");
+}
+
 /* Ranks may share the samples of a step otherwise; how many another program had is not known. */
 static void compare_batch(const struct changes *c, int world_size)
 {
@@ -188,6 +227,8 @@ void changed_tell(const char *path, const struct settings *s, const struct sched
         hf_args_open(&args, f, &ignored) == 0) {
         c.args = args;
         compare_kind(&c);
+        compare_keys(&c);
+        compare_precision(&c);
         compare_warmup(&c);
         compare_batch(&c, world_size);
         compare_numbers(&c);

@@ -1,6 +1,7 @@
 /* checkpoint/files - see checkpoint/files.h. */
 #include "trainer/checkpoint/files.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "formats/jinja/chat.h"
@@ -158,6 +159,26 @@ static struct value *steps(struct ckpt_arena *a, double n)
     return n < 1 && n > 0 ? value_float(a, n) : value_int(a, (int64_t)n);
 }
 
+/* What the schedule has other than by default; DeepSpeed's are none of transformers'. */
+static struct value *schedule_kwargs(struct ckpt_arena *a, const struct settings *s)
+{
+    struct value *d = value_dict(a, false), *v;
+    struct ckpt_err ignored = {0};
+    struct schedule schedule;
+    struct schedule_value key;
+
+    if (schedule_init(&schedule, s->lr_scheduler_type, s->learning_rate, s->min_lr,
+                      s->lr_scheduler_kwargs, &ignored) || schedule.kind >= SCHEDULE_WARMUP_LR)
+        return d;
+    for (size_t i = 0; d && schedule_key(&key, &schedule, i); i++) {
+        v = isnan(key.number) ? value_str(a, key.text)
+            : key.is_int      ? value_int(a, (int64_t)key.number) : value_float(a, key.number);
+        if (key.given && value_set_str(a, d, key.name, v))
+            return NULL;
+    }
+    return d;
+}
+
 static int fields(struct ckpt_arena *a, struct value *d, const struct settings *s)
 {
     const struct { const char *key; int64_t value; } ints[] = {
@@ -194,6 +215,7 @@ static int fields(struct ckpt_arena *a, struct value *d, const struct settings *
                                schedule_parse(&schedule, s->lr_scheduler_type) &&
                                        schedule < SCHEDULE_WARMUP_LR
                                    ? s->lr_scheduler_type : "linear")) |
+          value_set_str(a, d, "lr_scheduler_kwargs", schedule_kwargs(a, s)) |
           value_set_str(a, d, "optim",
                         choice(a, "transformers.training_args", "OptimizerNames",
                                strcmp(s->optim, "paged_adamw") == 0 ? "paged_adamw_32bit"

@@ -33,6 +33,7 @@ struct path {
 
 struct node {
     enum { NODE_TEXT, NODE_FIELD, NODE_OPEN, NODE_CLOSE } kind;
+    char         test;              /* NODE_OPEN: '?', '!' or '~' */
     const char  *text;              /* NODE_TEXT */
     size_t       len;
     struct path *path;
@@ -203,7 +204,9 @@ static int parse_braces(struct parse *p, struct ckpt_err *err)
 
     if (!node)
         return ckpt_nomem(err, sizeof *node);
-    node->kind = first == '?' ? NODE_OPEN : first == '/' ? NODE_CLOSE : NODE_FIELD;
+    node->kind = first && strchr("?!~", first) ? NODE_OPEN
+                 : first == '/' ? NODE_CLOSE : NODE_FIELD;
+    node->test = first;
     p->i += node->kind != NODE_FIELD;
     if ((rc = parse_path(p, &node->path, err)) != 0)
         return rc;
@@ -400,10 +403,17 @@ static bool is_empty(const json_t *v)
            (json_is_object(v) && json_object_size(v) == 0);
 }
 
+/* Whether a section is kept. */
+static bool is_kept(const struct node *node, const json_t *record)
+{
+    const json_t *all, *v = look(record, node->path, &all);
+
+    return node->test == '?' ? !is_empty(v) : node->test == '!' ? is_empty(v) : !v;
+}
+
 int template_render(const struct template *t, struct ckpt_buf *out, const json_t *record,
                     struct ckpt_err *err)
 {
-    const json_t *all;
     int rc;
 
     for (size_t i = 0; i < t->n; i++) {
@@ -413,7 +423,7 @@ int template_render(const struct template *t, struct ckpt_buf *out, const json_t
             ckpt_buf_put(out, node->text, node->len);
         else if (node->kind == NODE_FIELD && (rc = render_field(out, node, record, err)) != 0)
             return rc;
-        else if (node->kind == NODE_OPEN && is_empty(look(record, node->path, &all)))
+        else if (node->kind == NODE_OPEN && !is_kept(node, record))
             i = node->close;
     }
     if (!ckpt_buf_ok(out))

@@ -4,7 +4,9 @@
  * Grammar: text with "{" path [ "|" filter ]... "}"; "{{" and "}}" are literal braces.
  * path = name { "." name | "[" integer "]" | "[*]" }, a negative integer counts from the end, a
  * name may be quoted as ['odd name'].  Filters: trim, lower (ASCII letters), json,
- * default:"text".  "{?path}...{/path}" is kept only when the field is there and not empty.
+ * default:"text".  "{?path}...{/path}" is kept only when the field is there and not empty,
+ * "{!path}...{/path}" only when it is absent, null or empty, "{~path}...{/path}" only when the
+ * record does not have it, not even as null.
  * Numbers print shortest, booleans true and false; "[*]" joins a list with ", ".
  */
 #ifndef CKPT_TRAINER_DATA_TEMPLATE_H

@@ -323,7 +323,7 @@ bool params_stacked(struct params_stacked *out, const struct params *p, size_t i
     if (p->adapted || !role_is_expert((enum role)q->role))
         return false;
     *out = (struct params_stacked){.matrix = q->expert, .height = down ? rows : 2 * rows,
-                                   .above = q->role == ROLE_EXPERT_UP ? rows : 0};
+                                   .above = q->role == ROLE_EXPERT_UP ? rows : 0, .down = down};
     return true;
 }
 

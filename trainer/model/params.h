@@ -90,6 +90,7 @@ bool params_is_hidden(const struct param *p);
  */
 struct params_stacked {
     int64_t matrix, above, height;      /* which; rows above its own there; all its rows */
+    bool    down;                       /* it is in the second tensor of the layer */
 };
 bool params_stacked(struct params_stacked *out, const struct params *p, size_t i);
 /*

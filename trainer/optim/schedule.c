@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "trainer/optim/keys.h"
@@ -430,6 +431,61 @@ static int set_end(struct schedule *s, double min_lr, const char *kwargs, struct
     if (isnan(s->key.min_lr))
         s->key.min_lr = 0;
     return 0;
+}
+
+/* A key's value; NaN: none. */
+static double number_at(const struct schedule_keys *key, const struct keys_row *r)
+{
+    const char *at = (const char *)key + r->at;
+
+    if (r->kind == KEYS_REAL)
+        return *(const double *)(const void *)at;
+    if (r->kind == KEYS_WORD)
+        return *(const int *)(const void *)at;
+    if (r->kind == KEYS_BOOL)
+        return *(const bool *)(const void *)at;
+    return *(const int64_t *)(const void *)at < 0 ? NAN
+                                                  : (double)*(const int64_t *)(const void *)at;
+}
+
+/* The i-th of space-separated words; 0 characters: there are fewer. */
+static size_t word_at(const char **word, const char *words, size_t i)
+{
+    *word = words ? words : "";
+    while (i-- > 0) {
+        *word += strcspn(*word, " ");
+        *word += strspn(*word, " ");
+    }
+    return strcspn(*word, " ");
+}
+
+bool schedule_key(struct schedule_value *out, const struct schedule *s, size_t i)
+{
+    struct schedule_keys plain = defaults(s->kind);
+    const char *word, *words;
+    size_t n = word_at(&word, rows[s->kind].keys, i), k = 0;
+    const struct keys_row *r;
+    double usual;
+
+    if (n == 0)
+        return false;
+    while (strlen(key_rows[k].name) != n || strncmp(key_rows[k].name, word, n) != 0)
+        k++;                                    /* each key of a kind has a row */
+    r = &key_rows[k];
+    *out = (struct schedule_value){.name = r->name, .is_int = r->kind != KEYS_REAL};
+    out->number = number_at(&s->key, r);
+    usual = number_at(&plain, r);
+    out->given = !isnan(out->number) && out->number != usual &&
+                 !(r->at == offsetof(struct schedule_keys, min_lr) && !isnan(s->key.min_lr_rate));
+    snprintf(out->text, sizeof out->text, isnan(out->number) ? "none" : "%.10g", out->number);
+    words = deepspeeds(s->kind) && strcmp(r->name, ds_rows[0].name) == 0 ? ds_rows[0].words
+                                                                         : r->words;
+    if (r->kind == KEYS_WORD && (n = word_at(&word, words, (size_t)out->number)) > 0) {
+        out->is_int = false;
+        out->number = NAN;
+        snprintf(out->text, sizeof out->text, "%.*s", (int)n, word);
+    }
+    return true;
 }
 
 static int check(const struct schedule *s, struct ckpt_err *err)

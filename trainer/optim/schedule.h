@@ -79,6 +79,18 @@ const char *schedule_name(enum schedule_kind kind);
 /* Its keys in lr_scheduler_kwargs, space-separated. */
 const char *schedule_key_names(enum schedule_kind kind);
 
+/* What a schedule has for one of the keys of its kind. */
+struct schedule_value {
+    const char *name;
+    bool        given;          /* it has a value, which is not that of the reference's signature */
+    bool        is_int;
+    double      number;         /* NaN: no value */
+    char        text[64];       /* the same in words; "none" */
+};
+
+/* The key at that place, from 0; false behind the last one. */
+bool schedule_key(struct schedule_value *out, const struct schedule *s, size_t i);
+
 /* Write scheduler.pt for groups of these peaks, as the schedule's own class does; steps: optimizer
  * steps done.  Takes out. */
 int schedule_file_write(struct ckpt_out *out, const struct schedule *s, const double *base,

@@ -235,6 +235,21 @@ int run_dir_check_free(const struct run_dir *d, int64_t step, struct ckpt_err *e
     return rc;
 }
 
+int run_dir_pass_newer(struct run_dir *d, int64_t step, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct ckpt_err why = {0};
+    int64_t *number;
+    size_t n;
+    int rc = in_the_way(&a, &number, &n, d, step, err);
+
+    ckpt_fail(&why, CKPT_EFORMAT, "it is not in the folders of all ranks: its save did not end");
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = run_dir_pass_over(d, d->path, number[i], &why, err);
+    ckpt_arena_release(&a);
+    return rc;
+}
+
 /* Remove one unless somebody reads it: *leased. */
 static int remove_unread(const char *path, bool *leased, struct ckpt_err *err)
 {

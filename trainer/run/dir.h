@@ -54,6 +54,8 @@ bool run_dir_holds(const char *folder, const char *path);
  * to be damaged: a run that goes on from step would come to its name, or mistake it for its own.
  */
 int run_dir_check_free(const struct run_dir *d, int64_t step, struct ckpt_err *err);
+/* Pass over what is newer than step: parts of saves that did not end in rank 0's folder. */
+int run_dir_pass_newer(struct run_dir *d, int64_t step, struct ckpt_err *err);
 /* Remove those instead.  CKPT_ECREATE when somebody reads one. */
 int run_dir_clear(struct run_dir *d, int64_t step, struct ckpt_err *err);
 /* Whether a save as checkpoint-<number> may replace what has the name: damaged, and passed over. */

@@ -27,15 +27,15 @@ static int check_stacked(const struct params *p, struct ckpt_err *err)
     for (size_t i = 0; i < p->n; i++) {
         const struct param *q = &p->item[i];
         struct params_stacked in;
-        int down;
 
         if (!params_stacked(&in, p, i))
             continue;
-        down = in.height == q->shape.dim[0];
-        if (last[down] && last[down]->layer == q->layer && last[down]->group != q->group)
+        if (last[in.down] && last[in.down]->layer == q->layer &&
+            last[in.down]->group != q->group)
             return ckpt_fail(err, CKPT_ECONFIG, "`optim adafactor`: %s and %s are of one tensor, "
-                             "with one learning rate and weight decay", last[down]->name, q->name);
-        last[down] = q;
+                             "with one learning rate and weight decay", last[in.down]->name,
+                             q->name);
+        last[in.down] = q;
     }
     return 0;
 }

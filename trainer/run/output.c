@@ -39,6 +39,8 @@ static int take_other(const struct run_output *o, struct ckpt_err *err)
 
     if (rc == 0)
         ckpt_outdir_sweep(o->dir->path);
+    if (rc == 0 && o->own)
+        rc = run_dir_pass_newer(o->dir, o->step, err);
     if (rc == 0)
         rc = o->settings->overwrite_output_dir ? run_dir_clear(o->dir, o->step, err)
                                                : run_dir_check_free(o->dir, o->step, err);

@@ -14,6 +14,7 @@ struct run_output {
     const struct run_state *state;
     struct session         *session;
     int64_t                 step;       /* that the run goes on from; -1: a fresh one */
+    bool                    own;        /* which is that of the newest checkpoint of its folders */
 };
 
 /* Whether checkpoints are in the way of this run's own; a dry run only warns.  Collective. */

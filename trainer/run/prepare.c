@@ -119,6 +119,7 @@ static int go_on(struct run_job *r, struct ckpt_err *err)
 struct run_output run_output_of(struct run_job *r)
 {
     return (struct run_output){.settings = r->s, .dir = &r->dir, .step = r->start.step,
+                               .own = r->start.own,
                                .state = &r->state, .session = &r->session};
 }
 

@@ -182,11 +182,45 @@ static int share(struct run_start *start, struct session *s, const struct run_di
     return 0;
 }
 
+/* Whether the chosen checkpoint is in the folders of all ranks: on nodes' own disks a kill may have
+ * come between the renames of one save.  Collective. */
+static bool is_everywhere(const struct run_start *start, struct session *s)
+{
+    float absent = !ckpt_path_is_dir(start->resume);
+
+    comm_all_reduce(s->comm, &absent, 1, CKPT_F32, COMM_MAX);
+    return absent == 0;
+}
+
+/* The one before a checkpoint that some folder lacks. */
+static int take_older(struct run_start *start, struct run_dir *d, struct ckpt_err *err)
+{
+    bool adapted = strcmp(start->adapter, start->resume) == 0;
+    struct ckpt_err why = {0};
+    int rc;
+
+    ckpt_fail(&why, CKPT_EFORMAT, "it is not in the folders of all ranks: its save did not end");
+    rc = run_dir_pass_over(d, start->folder, start->number, &why, err);
+    if (rc == 0)
+        rc = run_dir_newest(start->resume, &start->number, d, start->folder, start->number, err);
+    start->step = start->number;
+    if (adapted)
+        snprintf(start->adapter, sizeof start->adapter, "%s", start->resume);
+    return rc;
+}
+
 int run_start_find(struct run_start *start, struct session *s, const struct settings *set,
                    struct run_dir *d, struct ckpt_err *err)
 {
+    bool first = s->comm->rank == 0;
+    int rc;
+
     *start = (struct run_start){.step = -1};
-    return share(start, s, d, s->comm->rank == 0 ? find(start, set, d, err) : 0, err);
+    rc = share(start, s, d, first ? find(start, set, d, err) : 0, err);
+    while (rc == 0 && start->own && !is_everywhere(start, s) &&
+           (rc = comm_error(s->comm, err)) == 0)
+        rc = share(start, s, d, first ? take_older(start, d, err) : 0, err);
+    return rc;
 }
 
 int run_start_open(struct session *s, const struct run_start *start, const struct settings *set,

@@ -108,7 +108,7 @@ static int kind_of(const struct params *p, size_t i)
 
     if (!params_stacked(&in, p, i))
         return ALONE;
-    return in.height == p->item[i].shape.dim[0] ? DOWN : GATE_UP;
+    return in.down ? DOWN : GATE_UP;
 }
 
 static void list_all(struct zero *z)

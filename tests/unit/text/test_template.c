@@ -53,6 +53,9 @@ TEST(what_is_rendered)
          "yes Ann"},
         {"{?list}{?empty}no{/empty}in{/list}", "in"},
         {"{?empty}{absent}{/empty}ok", "ok"},
+        {"{!name}no{/name}{!empty}a{/empty}{!none}b{/none}{!absent}c{/absent}", "abc"},
+        {"{~name}no{/name}{~empty}no{/empty}{~none}no{/none}{~absent}gone{/absent}", "gone"},
+        {"{?name}{name}{/name}{!name}{absent}{/name}", "Ann"},
     };
     struct ckpt_err err;
     char out[256];
