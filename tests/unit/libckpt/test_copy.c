@@ -524,8 +524,8 @@ static int copy_filed(struct store_pair *p, struct filing *f, size_t workers, in
     return rc;
 }
 
-/* In turn: one is ahead by no more than the workers have in hand, and a turn for each file that
- * ends. */
+/* Few workers write one file after the other; more do so in turn: one is ahead by no more than the
+ * workers have in hand, and a turn for each file that ends. */
 TEST(several_files_are_written_at_a_time)
 {
     for (size_t workers = 1; workers < 12; workers++) {
@@ -541,7 +541,7 @@ TEST(several_files_are_written_at_a_time)
             free(want);
         }
         if (workers < 4)
-            assert_int_equal(atomic_load(&f.apart), 200000);     /* one after the other */
+            assert_true(atomic_load(&f.apart) >= 200000 - 1024 * (int64_t)(workers - 1));
         else
             assert_true(atomic_load(&f.apart) <= 1024 * ((int64_t)workers + FILES));
         assert_int_equal(ckpt_sink_commit(p.sink, &p.err), 0);
