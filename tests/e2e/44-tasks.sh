@@ -165,3 +165,6 @@ done
 key '"nosuch_penalty": 2'
 expect 1 "an unknown key" ckpt-eval --strict --prompt x configured
 t "is told" says "generation_config.json: key nosuch_penalty is not known, and has no effect"
+key '"cache_implementation": "quantized"'
+expect 1 "a cache of few bits" ckpt-eval --strict --prompt x configured
+t "is told, too" says "key cache_implementation: keys and values are not quantized here"

@@ -70,6 +70,16 @@ static void tell_unknown(json_t *json)
     }
 }
 
+/* A cache of few bits rounds keys and values; that of this program has the activations' type. */
+static void tell_rounded(const json_t *json)
+{
+    const char *how = json_string_value(json_object_get(json, "cache_implementation"));
+
+    if (how && strcmp(how, "quantized") == 0)
+        ckpt_log(CKPT_LOG_WARNING, FILE_NAME ": key cache_implementation: keys and values are not "
+                 "quantized here; texts may differ from those that transformers generates");
+}
+
 static bool neutral(const json_t *v, double number)
 {
     return !v || json_is_null(v) || json_is_false(v) ||
@@ -311,8 +321,10 @@ int generate_config_read(struct generate_config *out, struct ckpt_dir *dir,
         json = json_incref(arch_config(arch));
     if (rc == 0 && generate_config_of(out, json, err))
         rc = ckpt_err_in(err, "%s", own ? FILE_NAME : "config.json");
-    if (own && rc == 0)
+    if (own && rc == 0) {
         tell_unknown(json);
+        tell_rounded(json);
+    }
     /* The model's description has a decoder's start token; bos does not replace it. */
     if (!own)
         out->opts.start = (struct generate_ids){0};
