@@ -249,7 +249,9 @@ int opt_set(const struct opt_table *t, const struct opt_slot *s, const char *tex
 
     if (!ckpt_utf8_valid(text, strlen(text)) && (t->utf8 || !names_files(s->row)))
         return bad(err, where, text, "no UTF-8");
-    if (!*text && names_files(s->row) && s->row->kind != OPT_KIND_TEXT)
+    /* an empty pattern matches nothing, as a script may well want */
+    if (!*text && names_files(s->row) && s->row->kind != OPT_KIND_TEXT &&
+        !strstr(s->row->arg ? s->row->arg : "", "GLOB"))
         return ckpt_fail(err, CKPT_EUSAGE, "%s is empty, a %s is wanted", where, s->row->arg);
     switch (s->row->kind) {
     case OPT_KIND_FLAG:
