@@ -12,6 +12,7 @@
 #include "libckpt/base/fault.h"
 #include "libckpt/base/json.h"
 #include "libckpt/commit.h"
+#include "libckpt/io/commit_sys.h"
 #include "libckpt/mem.h"
 
 #define ROW_BYTES ((size_t)1 << 30)
@@ -19,7 +20,7 @@
 struct rows_out {
     char  *path, *part;                 /* NULL: standard output */
     int    fd;
-    bool   in_order;
+    bool   in_order, overwrite;
     size_t next;                        /* rows before it are written, with in_order */
 };
 
@@ -90,6 +91,7 @@ int rows_out_open(struct rows_out **out, const char *path, bool in_order, bool o
         return ckpt_nomem(err, sizeof *o);
     o->fd = STDOUT_FILENO;
     o->in_order = in_order;
+    o->overwrite = overwrite;
     if (strcmp(path, "-") == 0)
         return 0;
     if ((rc = rows_out_check(path, overwrite, err)) != 0)
@@ -184,15 +186,15 @@ int rows_out_put(struct rows_out *o, const struct eval_result *r, size_t i,
 static int sync_folder(const char *path, struct ckpt_err *err)
 {
     char *dir = ckpt_strdup(path), *slash = dir ? strrchr(dir, '/') : NULL;
-    int fd, rc = 0;
+    int fd, rc;
 
     if (!dir)
         return ckpt_nomem(err, strlen(path));
     if (slash)
         slash[slash == dir] = '\0';
     fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fails(CKPT_FAULT_SYNC, EIO) || fsync(fd) != 0)
-        rc = ckpt_fail(err, CKPT_EIO, "%s: its folder: %s", path, strerror(errno));
+    rc = fd < 0 ? ckpt_fail(err, CKPT_EIO, "%s: its folder: %s", path, strerror(errno))
+                : commit_sync_dir(fd, path, err);
     if (fd >= 0)
         close(fd);
     ckpt_free(dir);
@@ -201,13 +203,16 @@ static int sync_folder(const char *path, struct ckpt_err *err)
 
 int rows_out_commit(struct rows_out *o, struct ckpt_err *err)
 {
+    int rc;
+
     if (!o->path)
         return 0;
-    if (fails(CKPT_FAULT_SYNC, EIO) || fsync(o->fd) != 0)
-        return ckpt_fail(err, CKPT_EIO, "%s: %s", o->part, strerror(errno));
+    if ((rc = commit_sync(o->fd, o->part, err)) != 0)
+        return rc;
     /* closed after that, since it holds the lock */
-    if (fails(CKPT_FAULT_RENAME, EIO) || rename(o->part, o->path) != 0)
-        return ckpt_fail(err, CKPT_ECREATE, "%s: %s", o->path, strerror(errno));
+    if (commit_rename(AT_FDCWD, o->part, o->path, o->overwrite) != 0)
+        return ckpt_fail(err, CKPT_ECREATE, "%s: %s; the rows are in %s", o->path,
+                         strerror(errno), o->part);
     return sync_folder(o->path, err);
 }
 

@@ -17,6 +17,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "libckpt/base/map.h"
 #include "libckpt/base/pool.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/git/git.h"
@@ -43,6 +44,8 @@ struct job {
     struct ckpt_git        *g;
     struct git_mirror      *far;                /* the repository is on another host; or NULL */
     char                  (*digest)[CKPT_SHA256_HEX];   /* of each file, while they are compared */
+    bool                   *again;              /* [n] of the plan: an earlier file has the same
+                                                   object; while objects are put */
     pthread_mutex_t         lock;               /* of the four below, while several are sent */
     struct progress        *progress;
     uint64_t                done, total;        /* bytes, for progress */
@@ -201,14 +204,26 @@ static int check_space(struct job *j, struct ckpt_err *err)
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-/* Whether an earlier file of the plan has the same content, and so the same object. */
-static bool is_again(const struct push_plan *p, size_t i)
+/* Find files whose content, and so their object, an earlier file has. */
+static int find_again(struct job *j, struct ckpt_err *err)
 {
-    for (size_t k = 0; k < i; k++)
-        if (p->file[k].lfs && p->file[k].size == p->file[i].size &&
-            strcmp(p->file[k].oid, p->file[i].oid) == 0)
-            return true;
-    return false;
+    const struct push_plan *p = j->p;
+    struct ckpt_map *seen = NULL;
+    int rc;
+
+    j->again = ckpt_alloc(p->n, sizeof *j->again);
+    rc = j->again ? ckpt_map_new(&seen, p->n, err) : ckpt_nomem(err, p->n);
+    for (size_t i = 0; rc == 0 && i < p->n; i++) {
+        size_t len = strlen(p->file[i].oid);
+
+        if (!p->file[i].lfs)
+            continue;
+        j->again[i] = ckpt_map_get(seen, p->file[i].oid, len) != CKPT_MAP_NONE;
+        if (!j->again[i])
+            rc = ckpt_map_add(seen, p->file[i].oid, len, i, err);
+    }
+    ckpt_map_free(seen);
+    return rc;
 }
 
 /* Put the object of a file into the store.  A file of another size than planned is another one. */
@@ -225,7 +240,7 @@ static int put_object(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
         return 0;
     if (cli_stop)
         return stopped(err);
-    if (is_again(j->p, i)) {
+    if (j->again[i]) {
         tick(j, f->size);
         return 0;
     }
@@ -239,6 +254,17 @@ static int put_object(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
     j->sent += had ? 0 : f->size;
     pthread_mutex_unlock(&j->lock);
     ckpt_file_close(file);
+    return rc;
+}
+
+static int put_objects(struct job *j, struct ckpt_err *err)
+{
+    int rc = find_again(j, err);
+
+    if (rc == 0)
+        rc = each_file(j, put_object, err);
+    ckpt_free(j->again);
+    j->again = NULL;
     return rc;
 }
 
@@ -275,7 +301,7 @@ static int put_all(struct job *j, struct ckpt_err *err)
     j->progress = progress_new(j->cli, "push", true);
     j->done = 0;
     j->total = j->p->bytes;
-    rc = j->far ? 0 : each_file(j, put_object, err);
+    rc = j->far ? 0 : put_objects(j, err);
     for (size_t i = 0; rc == 0 && i < j->p->n && !cli_stop; i++) {
         struct push_file *f = &j->p->file[i];
 

@@ -453,7 +453,7 @@ TEST_ERR(expanded_tensor_of_any_size_can_be_begun)
 struct filing {
     struct store_out  *out;
     struct ckpt_out   *file[FILES];
-    _Atomic(int64_t)   got[FILES], apart;       /* apart: most elements between files 0 and 1 */
+    _Atomic(int64_t)   got[FILES], lead;        /* lead: most elements of file 0 or 1 beyond the other */
 };
 
 static bool filing_locate(void *self, size_t i, int64_t start, int64_t count,
@@ -471,13 +471,13 @@ static int filing_write(void *self, size_t i, int64_t start, int64_t count, cons
                         struct ckpt_err *err)
 {
     struct filing *f = self;
-    int64_t apart;
+    int64_t lead;
 
     atomic_fetch_add(&f->got[i], count);
-    apart = atomic_load(&f->got[0]) - atomic_load(&f->got[1]);
-    apart = apart < 0 ? -apart : apart;
-    for (int64_t most = atomic_load(&f->apart); i < 2 && apart > most;)
-        if (atomic_compare_exchange_weak(&f->apart, &most, apart))
+    lead = atomic_load(&f->got[0]) - atomic_load(&f->got[1]);
+    lead = lead < 0 ? -lead : lead;
+    for (int64_t most = atomic_load(&f->lead); i < 2 && lead > most;)
+        if (atomic_compare_exchange_weak(&f->lead, &most, lead))
             break;
     return store_write(f->out, i, start, count, src, err);
 }
@@ -541,9 +541,9 @@ TEST(several_files_are_written_at_a_time)
             free(want);
         }
         if (workers < 4)
-            assert_true(atomic_load(&f.apart) >= 200000 - 1024 * (int64_t)(workers - 1));
+            assert_true(atomic_load(&f.lead) >= 200000 - 1024 * (int64_t)(workers - 1));
         else
-            assert_true(atomic_load(&f.apart) <= 1024 * ((int64_t)workers + FILES));
+            assert_true(atomic_load(&f.lead) <= 1024 * ((int64_t)workers + FILES));
         assert_int_equal(ckpt_sink_commit(p.sink, &p.err), 0);
         assert_int_equal(p.committed, 1);
         ckpt_source_close(p.src);

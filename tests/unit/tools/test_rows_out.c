@@ -73,3 +73,19 @@ TEST(a_link_in_the_part_s_place_is_not_followed)
     assert_int_equal(stat(at("victim"), &st), 0);
     assert_int_equal(st.st_size, 4);
 }
+
+TEST(a_file_that_came_meanwhile_is_kept)
+{
+    struct ckpt_err err = {0};
+    struct rows_out *out;
+    struct stat st;
+
+    OK(rows_out_open(&out, at("rows"), true, false, &err), err);
+    put_text(at("rows"), "another's");
+    assert_int_equal(rows_out_commit(out, &err), CKPT_ECREATE);
+    assert_non_null(strstr(err.text, "rows.part"));
+    rows_out_close(out);
+    assert_int_equal(stat(at("rows"), &st), 0);
+    assert_int_equal(st.st_size, 9);
+    assert_int_equal(access(at("rows.part"), F_OK), 0);
+}
