@@ -9,8 +9,8 @@
 #include "tools/data_rows.h"
 #include "tools/eval/eval.h"
 #include "tools/eval/find.h"
+#include "tools/eval/outputs.h"
 #include "tools/eval/page.h"
-#include "tools/eval/rows_out.h"
 #include "tools/eval/score/score.h"
 #include "tools/opt/rows.h"
 #include "tools/out.h"
@@ -432,21 +432,6 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
     return rc;
 }
 
-/* Files that cannot be written are told before the work, not after. */
-static int check_outputs(const struct eval_want *w, struct ckpt_err *err)
-{
-    const char *const of[] = {w->predictions_out, w->html, w->logits, w->hidden};
-    int rc = 0;
-
-    for (size_t i = 1; i < sizeof of / sizeof of[0]; i++)
-        if (of[i] && strcmp(of[i], "-") == 0)
-            return ckpt_fail(err, CKPT_EUSAGE, "--html, --logits, --hidden: a name of a file is "
-                             "wanted, not -");
-    for (size_t i = 0; rc == 0 && i < sizeof of / sizeof of[0]; i++)
-        rc = of[i] ? rows_out_check(of[i], w->overwrite, err) : 0;
-    return rc;
-}
-
 /* Standard input can be only one of these: data, or models' paths. */
 static int check_stdin(const struct opt_list *data, char *const *rest, int n_rest,
                        struct ckpt_err *err)
@@ -471,7 +456,7 @@ static int check(const struct eval_want *w, char *const *rest, int n_rest, struc
                          "or --prompt TEXT is missing");
     if ((rc = check_files(w, (size_t)n_rest, err)) != 0)
         return rc;
-    if (!report_watched() && (rc = check_outputs(w, err)) != 0) /* of ranks, before they start */
+    if (!report_watched() && (rc = outputs_check(w, err)) != 0) /* of ranks, before they start */
         return rc;
     return check_stdin(&w->data, rest, n_rest, err);
 }

@@ -119,6 +119,8 @@ for o in --html --predictions-out; do
     expect_says 73 "$o: a folder" "folder: is a directory" ckpt-eval --prompt x --max-new-tokens 1 $o folder --overwrite nosuch
     expect_says 73 "$o: in no folder" "absent/x: its folder: No such file" ckpt-eval --prompt x --max-new-tokens 1 $o absent/x nosuch
 done
+expect_says 64 "two outputs of one name" "--predictions-out and --html: two is one file" ckpt-eval --prompt x --max-new-tokens 1 --predictions-out two --html two nosuch
+expect_says 64 "the data as an output" "--predictions-out: ./e.jsonl is the data" ckpt-eval -t e.jsonl --generate 1 --max-new-tokens 1 --overwrite --predictions-out ./e.jsonl nosuch
 expect_says 73 "--logits: a file that is there" "there: exists already" ckpt-eval -t e.jsonl --logits there nosuch
 expect_says 64 "--html to standard output" "a name of a file is wanted" ckpt-eval --prompt x --html - nosuch
 expect_says 74 "a full disk" "full.part: File too large" bash -c 'ulimit -f 1; exec ckpt-eval -q --prompt x --prompt y --min-new-tokens 200 --max-new-tokens 200 --logprobs 2 --predictions-out full run'

@@ -26,11 +26,13 @@ int row_keys_note(struct row_keys *k, struct answers *a, size_t i, const json_t 
     const char *field = NULL;
 
     for (size_t f = 0; !v && f < sizeof fields / sizeof fields[0]; f++) {
+        if (k->field && strcmp(k->field, fields[f]) != 0)
+            continue;                   /* the rows before this one have the other */
         v = json_object_get(record, fields[f]);
         v = json_is_integer(v) || json_is_string(v) ? v : NULL;
         field = fields[f];
     }
-    if (!v || (k->field && strcmp(k->field, field) != 0))
+    if (!v)
         return 0;
     k->field = field;
     k->n_keys++;

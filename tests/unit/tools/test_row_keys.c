@@ -69,6 +69,8 @@ TEST(rows_in_another_order_are_paired)
     pairs("[{\"id\": \"b\"}, {\"id\": \"a\"}]", "[{\"id\": \"a\"}, {\"id\": \"b\"}]", "10", NULL);
     pairs("[{\"id\": 7, \"index\": 1}, {\"id\": 8, \"index\": 0}]",
           "[{\"id\": 7, \"index\": 0}, {\"id\": 8, \"index\": 1}]", "10", NULL); /* index goes first */
+    pairs("[{\"id\": 7}, {\"id\": 8, \"index\": 0}]", "[{\"id\": 8}, {\"id\": 7, \"index\": 0}]", "10",
+          NULL);                        /* what all have */
     pairs("[{\"id\": \"\"}, {\"id\": \"\\u00e9\"}]", "[{\"id\": \"\\u00e9\"}, {\"id\": \"\"}]", "10",
           NULL);
 }
