@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/families/arch.h"
+#include "libckpt/base/buf.h"
 #include "libckpt/log.h"
 #include "tools/cli.h"
 #include "trainer/model/rope.h"
@@ -13,9 +14,21 @@
 
 /* A context and one continuation. */
 struct request {
-    int32_t *id;                /* [n_context + n]; of a pair the encoder's ids, then the target */
-    int64_t  n_context, n;
-    double   likelihood;
+    const int32_t *context;     /* [n_context] of a pair the encoder's; requests of a row share it
+                                   where it is the same */
+    int32_t       *target;      /* [n] */
+    int64_t        n_context, n;
+    double         likelihood;
+};
+
+/* For all choices of a row. */
+struct together {
+    const char     *context;
+    int32_t         prefix;     /* what stands before an empty context; -1: there is none */
+    bool            special;    /* the tokenizer adds the tokens that it adds to a text */
+    struct encoding alone;      /* the context */
+    struct encoding both;       /* the context with one continuation, or that alone */
+    struct ckpt_buf text;       /* likewise */
 };
 
 struct choices {
@@ -45,81 +58,132 @@ static int encode(struct encoding *enc, const struct session *s, const char *tex
     return tokenizer_encode(s->tokenizer, enc, text, strlen(text), special, err);
 }
 
+/* The ids of the request before, where they are the same; else a copy. */
+static const int32_t *keep_context(struct choices *c, const int32_t *id, size_t n)
+{
+    const struct request *before = c->n > 1 ? &c->request[c->n - 2] : NULL;
+    int32_t *copy;
+
+    if (before && before->n_context == (int64_t)n &&
+        memcmp(before->context, id, n * sizeof *id) == 0)
+        return before->context;
+    copy = ckpt_arena_alloc(&c->arena, n, sizeof *copy);
+    return copy ? memcpy(copy, id, n * sizeof *id) : NULL;
+}
+
+static int check_ids(const int32_t *id, int64_t n, int64_t vocab, struct ckpt_err *err)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (id[i] < 0 || id[i] >= vocab)
+            return ckpt_fail(err, CKPT_EMISMATCH, "token %d, the model has %lld (vocab_size)",
+                             id[i], (long long)vocab);
+    return 0;
+}
+
 /* Keep the last ids of a context that fit, and the continuation's. */
 static int keep(struct choices *c, struct request *r, const int32_t *context, size_t n_context,
                 const int32_t *target, size_t n_target, int64_t vocab, struct ckpt_err *err)
 {
     int64_t most = c->o.max_length, room = c->pairs ? most : most + 1 - (int64_t)n_target;
     int64_t n = (int64_t)n_context < room ? (int64_t)n_context : room;
+    int rc;
 
     if (n_target == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "a choice has no token");
     if ((int64_t)n_target > most || n < 1)
         return ckpt_fail(err, CKPT_EFORMAT, "a choice has %zu tokens, of at most %lld", n_target,
                          (long long)most);
-    r->id = ckpt_arena_alloc(&c->arena, (size_t)n + n_target, sizeof *r->id);
-    if (!r->id)
-        return ckpt_nomem(err, n_target * sizeof *r->id);
-    memcpy(r->id, context + n_context - (size_t)n, (size_t)n * sizeof *r->id);
-    memcpy(r->id + n, target, n_target * sizeof *r->id);
+    context += n_context - (size_t)n;
+    if ((rc = check_ids(context, n, vocab, err)) != 0 ||
+        (rc = check_ids(target, (int64_t)n_target, vocab, err)) != 0)
+        return rc;
+    r->context = keep_context(c, context, (size_t)n);
+    r->target = ckpt_arena_alloc(&c->arena, n_target, sizeof *r->target);
+    if (!r->context || !r->target)
+        return ckpt_nomem(err, ((size_t)n + n_target) * sizeof *r->target);
+    memcpy(r->target, target, n_target * sizeof *r->target);
     r->n_context = n;
     r->n = (int64_t)n_target;
-    for (int64_t i = 0; i < n + r->n; i++)
-        if (r->id[i] < 0 || r->id[i] >= vocab)
-            return ckpt_fail(err, CKPT_EMISMATCH, "token %d, the model has %lld (vocab_size)",
-                             r->id[i], (long long)vocab);
     n = c->pairs ? n : n + r->n - 1;
     c->longest = n > c->longest ? n : c->longest;
     c->longest_target = r->n > c->longest_target ? r->n : c->longest_target;
     return 0;
 }
 
-static int add_request(struct choices *c, const struct session *s, const char *context,
-                       const char *continuation, struct ckpt_err *err)
+/* The ids of a context, which are the same beside each of its continuations. */
+static int begin_row(struct together *t, const char *context, const struct session *s,
+                     struct ckpt_err *err)
 {
     int32_t bos = tokenizer_bos(s->tokenizer);
-    int32_t prefix = bos >= 0 ? bos : tokenizer_eos(s->tokenizer);
-    char *joined = ckpt_arena_printf(&c->arena, "%s%s", context, continuation);
-    bool special = !has_prefix(s->tokenizer, prefix, context);
-    struct encoding a = {0}, b = {0};
-    struct request *r;
-    int rc = ckpt_arena_reserve(&c->arena, &c->request, c->n, &c->cap, sizeof *c->request, err);
 
-    if (rc || !joined)
-        return rc ? rc : ckpt_nomem(err, strlen(context));
-    r = &c->request[c->n++];
-    *r = (struct request){0};
-    if (!*context && prefix < 0)
+    *t = (struct together){.context = context};
+    t->prefix = bos >= 0 ? bos : tokenizer_eos(s->tokenizer);
+    t->special = !has_prefix(s->tokenizer, t->prefix, context);
+    ckpt_buf_init(&t->text, SIZE_MAX);
+    if (*context)
+        return encode(&t->alone, s, context, t->special, err);
+    if (t->prefix < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "the context is empty, and the tokenizer has neither "
                          "bos nor eos");
-    if (*context)
-        rc = encode(&a, s, context, special, err);
-    rc = rc ? rc : encode(&b, s, *context && !c->pairs ? joined : continuation,
-                          *context && !c->pairs && special, err);
-    if (rc == 0 && !*context) {
-        bool there = b.n > 0 && b.id[0] == prefix;
+    return 0;
+}
 
-        rc = keep(c, r, &prefix, 1, b.id + there, b.n - there, s->arch->vocab_size, err);
-    } else if (rc == 0) {
-        size_t skip = c->pairs ? 0 : a.n < b.n ? a.n : b.n;
+static void end_row(struct together *t)
+{
+    encoding_release(&t->alone);
+    encoding_release(&t->both);
+    ckpt_buf_release(&t->text);
+}
 
-        rc = keep(c, r, c->pairs ? a.id : b.id, c->pairs ? a.n : skip, b.id + skip, b.n - skip,
-                  s->arch->vocab_size, err);
+/* The continuation's ids follow from the whole text, of which any part may be one token. */
+static int add_request(struct choices *c, struct together *t, const struct session *s,
+                       const char *continuation, struct ckpt_err *err)
+{
+    bool joined = *t->context && !c->pairs;
+    const struct encoding *a = &t->alone, *b = &t->both;
+    int64_t vocab = s->arch->vocab_size;
+    struct request *r;
+    const char *text;
+    size_t skip;
+    int rc = ckpt_arena_reserve(&c->arena, &c->request, c->n, &c->cap, sizeof *c->request, err);
+
+    if (rc)
+        return rc;
+    r = &c->request[c->n++];
+    *r = (struct request){0};
+    t->text.len = t->both.n = 0;
+    if (joined)
+        ckpt_buf_put_str(&t->text, t->context);
+    ckpt_buf_put_str(&t->text, continuation);
+    if (!(text = ckpt_buf_str(&t->text)))
+        return ckpt_nomem(err, t->text.len);
+    if ((rc = encode(&t->both, s, text, joined && t->special, err)) != 0)
+        return rc;
+    if (!*t->context) {
+        bool there = b->n > 0 && b->id[0] == t->prefix;
+
+        return keep(c, r, &t->prefix, 1, b->id + there, b->n - there, vocab, err);
     }
-    encoding_release(&a);
-    encoding_release(&b);
-    return rc;
+    if (c->pairs)
+        return keep(c, r, a->id, a->n, b->id, b->n, vocab, err);
+    skip = a->n < b->n ? a->n : b->n;
+    return keep(c, r, b->id, skip, b->id + skip, b->n - skip, vocab, err);
 }
 
 static int read_row(struct choices *c, size_t i, const json_t *record,
                     const struct choice_opts *opts, const struct session *s, struct ckpt_err *err)
 {
     struct choice_row *row = &c->row[i];
+    struct together t;
     int rc = choice_row_read(row, record, opts, &c->arena, err);
 
     c->first[i] = c->n;
+    if (rc)
+        return rc;
+    rc = begin_row(&t, row->context, s, err);
     for (size_t k = 0; rc == 0 && k < row->n; k++)
-        rc = add_request(c, s, row->context, row->continuation[k], err);
+        rc = cli_stop ? cli_stopped(err) : add_request(c, &t, s, row->continuation[k], err);
+    end_row(&t);
     return rc;
 }
 
@@ -143,7 +207,7 @@ static int read_all(struct choices *c, struct records *records, const struct ses
             break;
         rc = read_row(c, i, record, &opts, s, err);
         json_decref(record);
-        if (rc)
+        if (rc && rc != CKPT_ESTOPPED)
             records_err_in(records, (int64_t)i, err);
     }
     if (rc == 0)
@@ -243,15 +307,17 @@ static void add_doc(struct pass *p, const struct request *r, bool pair, int32_t 
     int64_t n = pair ? r->n : r->n_context + r->n - 1, first = pair ? 0 : r->n_context - 1;
 
     for (int64_t i = 0; i < n; i++) {
-        p->ids[b->n_tokens + i] = !pair ? r->id[i] : i ? r->id[r->n_context + i - 1] : start;
+        int64_t at = pair ? i - 1 : i - r->n_context;   /* in the continuation */
+
+        p->ids[b->n_tokens + i] = at >= 0 ? r->target[at] : pair ? start : r->context[i];
         p->positions[b->n_tokens + i] = (int32_t)i;
     }
     for (int64_t i = 0; i < r->n; i++) {
         p->rows[b->n_rows + i] = (int32_t)(b->n_tokens + first + i);
-        p->targets[b->n_rows + i] = r->id[r->n_context + i];
+        p->targets[b->n_rows + i] = r->target[i];
     }
     if (pair) {
-        memcpy(p->enc_ids + b->n_enc, r->id, (size_t)r->n_context * sizeof *r->id);
+        memcpy(p->enc_ids + b->n_enc, r->context, (size_t)r->n_context * sizeof *r->context);
         b->n_enc += r->n_context;
     }
     b->n_tokens += n;
