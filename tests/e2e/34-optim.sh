@@ -70,6 +70,8 @@ done
 t "SGD's state is torch's" bash -c "ckpt-inspect $T/momentum/checkpoint-6/optimizer.pt | grep -q 'state.0.momentum_buffer *F32 *.4096, 192'"
 t "Lion has one moment" bash -c "ckpt-inspect $T/lion-8/checkpoint-6/optimizer.pt | grep -q 'state1.*U8' && ! ckpt-inspect $T/lion-8/checkpoint-6/optimizer.pt | grep -q state2"
 t "groups are in the file, each with its numbers" bash -c "ckpt-inspect --optimizer --json $T/groups/checkpoint-6/optimizer.pt | grep -q '\"group\": 4.*\"weight_decay\": 0.5'"
+t "the schedule's summary has the least and the largest rate" bash -c "ckpt-inspect $T/groups/checkpoint-3 | grep -qE '^scheduler.pt .* step 3, lr [0-9.e-]+ to [0-9.e-]+$'"
+t "or the one of all groups" bash -c "ckpt-inspect $T/sgd/checkpoint-3 | grep -qE '^scheduler.pt .* step 3, lr [0-9.e-]+$'"
 expect_says 65 "other groups than the run had" "groups with different base learning rates, this run has" train x --weight-decay 0.1 --resume-from-checkpoint "$T/groups/checkpoint-3"
 for kind in "sgd-3 $momentum" "lion-3 --optim lion_32bit" "groups-3 --lr-for mlp=2e-3" \
     "plain-1 --optim sgd" "sgd-2 $momentum" "lion-1 --optim lion_32bit" "lion8-2 --optim lion_8bit" "groups-2 --lr-for mlp=2e-3 --weight-decay-for mlp=0.5"; do

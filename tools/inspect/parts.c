@@ -98,15 +98,32 @@ static void say_manifest(struct line *l, const json_t *o)
     add_int(l, o, "step", "step");
 }
 
+/* The rate of all groups, or the least and the largest. */
+static void add_rates(struct line *l, const json_t *rates)
+{
+    double least = 0, most = 0;
+    const json_t *v;
+    size_t i, n = 0;
+
+    json_array_foreach ((json_t *)rates, i, v) {
+        double rate = json_number_value(v);
+
+        if (!json_is_number(v))
+            continue;
+        least = n && least < rate ? least : rate;
+        most = n && most > rate ? most : rate;
+        n++;
+    }
+    if (n && least == most)
+        add(l, "lr %.6g", most);
+    else if (n)
+        add(l, "lr %.6g to %.6g", least, most);
+}
+
 static void say_scheduler(struct line *l, const json_t *o)
 {
-    const json_t *lr = json_object_get(o, "_last_lr"), *v;
-    size_t i;
-
     add_int(l, o, "last_epoch", "step");
-    json_array_foreach ((json_t *)lr, i, v)
-        if (i < 4)
-            add_real(l, v, "lr");
+    add_rates(l, json_object_get(o, "_last_lr"));
 }
 
 static void say_arguments(struct line *l, const json_t *o)
