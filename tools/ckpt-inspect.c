@@ -7,7 +7,7 @@
 #define OPT_VALUES struct inspect_want
 static const struct opt rows[] = {
     OPT_LIST("glob", "GLOB", glob, "show only tensors whose names match; repeatable",
-             .absent = "all"),
+             .absent = "all", .bytes = OPT_BYTES_ANY),
     OPT_TEXT("tensor", "NAME", tensor, "show one tensor: first values, statistics, digest",
              .letter = 't'),
     OPT_INT("rows", "N", rows, 0, 1000000000, "rows of data shown of the beginning and of the end",

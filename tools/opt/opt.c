@@ -46,7 +46,7 @@ static const struct opt own_rows[] = {
     OPT_FLAG("help", help, "print this help", .letter = 'h', .no_config = true),
     OPT_FLAG("version", version, "print the version", .no_config = true),
     OPT_LIST("config", "FILE", config, "read options from a YAML or JSON file; repeatable",
-             .no_config = true),
+             .no_config = true, .bytes = OPT_BYTES_FILE),
 };
 #undef OPT_VALUES
 

@@ -40,6 +40,13 @@ enum opt_kind {
     OPT_KIND_HEADING    /* no option: a heading in --help */
 };
 
+/* The bytes of a value: a name of a file may be any, other text is UTF-8. */
+enum opt_bytes {
+    OPT_BYTES_UTF8,
+    OPT_BYTES_FILE,     /* a file, or several, perhaps with a word beside: any, but one at least */
+    OPT_BYTES_ANY       /* text with such names: patterns, commands, addresses; also none */
+};
+
 struct opt_list { const char *const *item; size_t n; };
 
 struct opt {
@@ -52,6 +59,7 @@ struct opt {
                                    it */
     const char   *choices;      /* "text json", space-separated; of OPT_KIND_INT: words beside the
                                    numbers, the first is -1, the next -2 ... */
+    enum opt_bytes bytes;       /* of OPT_KIND_TEXT and OPT_KIND_LIST; OPT_PATH sets it */
     double        min, max;     /* for numbers */
     size_t        at, at_n;     /* offset of the value, and of a list's length, in OPT_VALUES */
     bool          no_config;    /* not accepted in a run file (help, version, config itself) */
@@ -90,7 +98,7 @@ struct opt {
      .help = text, __VA_ARGS__}
 #define OPT_PATH(long_name, word, field, text, ...) \
     {.kind = OPT_KIND_PATH, .name = long_name, .arg = word, .at = OPT_AT(field, const char *), \
-     .help = text, __VA_ARGS__}
+     .bytes = OPT_BYTES_FILE, .help = text, __VA_ARGS__}
 #define OPT_ENUM(long_name, word, field, words, text, ...) \
     {.kind = OPT_KIND_ENUM, .name = long_name, .arg = word, .at = OPT_AT(field, const char *), \
      .choices = words, .help = text, __VA_ARGS__}

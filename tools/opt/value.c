@@ -231,27 +231,15 @@ static int set_count(const struct opt_slot *s, const char *text, const char *whe
     return 0;
 }
 
-/* A file's name is any bytes. */
-static bool names_files(const struct opt *o)
-{
-    static const char *const words[] = {"PATH", "FILE", "DIR", "GLOB", "COMMAND", "URL"};
-
-    for (size_t i = 0; o->arg && i < sizeof words / sizeof words[0]; i++)
-        if (strstr(o->arg, words[i]))
-            return true;
-    return o->kind == OPT_KIND_PATH;
-}
-
 int opt_set(const struct opt_table *t, const struct opt_slot *s, const char *text,
             const char *where, struct ckpt_err *err)
 {
     void *at = s->values + s->row->at;
 
-    if (!ckpt_utf8_valid(text, strlen(text)) && (t->utf8 || !names_files(s->row)))
+    if (!ckpt_utf8_valid(text, strlen(text)) &&
+        (t->utf8 || s->row->bytes == OPT_BYTES_UTF8))
         return bad(err, where, text, "no UTF-8");
-    /* an empty pattern matches nothing, as a script may well want */
-    if (!*text && names_files(s->row) && s->row->kind != OPT_KIND_TEXT &&
-        !strstr(s->row->arg ? s->row->arg : "", "GLOB"))
+    if (!*text && s->row->bytes == OPT_BYTES_FILE)
         return ckpt_fail(err, CKPT_EUSAGE, "%s is empty, a %s is wanted", where, s->row->arg);
     switch (s->row->kind) {
     case OPT_KIND_FLAG:

@@ -16,12 +16,16 @@ static const struct opt rows[] = {
              "what is printed: passive and info: all but details; warning: warnings and errors; "
              "error and critical: errors"),
     OPT_TEXT("on-save", "COMMAND", command[HOOK_SAVE],
-             "run a command in the background after each checkpoint"),
-    OPT_TEXT("on-log", "COMMAND", command[HOOK_LOG], "the same after a log line"),
-    OPT_TEXT("on-eval", "COMMAND", command[HOOK_EVAL], "the same after an evaluation"),
-    OPT_TEXT("on-end", "COMMAND", command[HOOK_END], "run a command when the run has ended"),
+             "run a command in the background after each checkpoint", .bytes = OPT_BYTES_ANY),
+    OPT_TEXT("on-log", "COMMAND", command[HOOK_LOG], "the same after a log line",
+             .bytes = OPT_BYTES_ANY),
+    OPT_TEXT("on-eval", "COMMAND", command[HOOK_EVAL], "the same after an evaluation",
+             .bytes = OPT_BYTES_ANY),
+    OPT_TEXT("on-end", "COMMAND", command[HOOK_END], "run a command when the run has ended",
+             .bytes = OPT_BYTES_ANY),
     OPT_TEXT("push-to", "URL", push_to,
-             "publish each checkpoint in the background, as ckpt-push does"),
+             "publish each checkpoint in the background, as ckpt-push does",
+             .bytes = OPT_BYTES_ANY),
 };
 #undef OPT_VALUES
 

@@ -286,3 +286,50 @@ TEST(given_is_what_was_said)
     assert_int_equal(p.rc, 0);
     parsed_release(&p);
 }
+
+/* -- bytes of values -------------------------------------------------------------------------- */
+
+struct named { const char *text, *folder; struct opt_list file, glob; };
+
+#define OPT_VALUES struct named
+static const struct opt named_rows[] = {
+    OPT_TEXT("text", "PATH", text, "a word that looks like a path's"),
+    OPT_TEXT("folder", "X", folder, "folder", .bytes = OPT_BYTES_ANY),
+    OPT_LIST("file", "X", file, "files", .bytes = OPT_BYTES_FILE),
+    OPT_LIST("glob", "X", glob, "patterns", .bytes = OPT_BYTES_ANY),
+};
+#undef OPT_VALUES
+
+/* --NAME VALUE: 0, or the error's text. */
+static const char *named(const char *name, const char *value, bool text_alone)
+{
+    static struct ckpt_err err;
+    struct named v = {0};
+    const struct opt_spec spec = {.synopsis = "", .summary = "test",
+                                  .section = {OPT_SECTION(named_rows, &v)},
+                                  .writes_values = text_alone};
+    struct cli cli = {.tool = "tool"};
+    char option[32], *argv[] = {"tool", option, (char *)value, NULL}, **rest;
+    int n_rest, rc;
+
+    snprintf(option, sizeof option, "--%s", name);
+    rc = opt_parse(&spec, &cli, 3, argv, &rest, &n_rest, NULL, &err);
+    ckpt_arena_release(&cli.arena);
+    return rc ? err.text : NULL;
+}
+
+TEST(a_row_says_whether_it_names_files)
+{
+    assert_string_equal(named("text", "\xff", false), "--text: \"\\xff\" is no UTF-8");
+    assert_null(named("text", "", false));
+    assert_null(named("file", "\xff", false));
+    assert_string_equal(named("file", "", false), "--file is empty, a X is wanted");
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "glob" : "folder";
+
+        assert_null(named(name, "\xff", false));
+        assert_null(named(name, "", false));
+        assert_non_null(strstr(named(name, "\xff", true), "is no UTF-8"));
+    }
+    assert_non_null(strstr(named("file", "\xff", true), "is no UTF-8"));
+}
