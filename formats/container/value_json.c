@@ -81,16 +81,22 @@ static json_t *sequence(struct walk *w, const struct value_seq *s, size_t depth)
     return list;
 }
 
-/* Set a member; a key that is not a text is written in its JSON spelling. */
+/* Set a member; a key that is not a text is written in its JSON spelling, or as # and its place
+ * where that is another key's: {"1": a, 1: b}. */
 static void set(struct walk *w, json_t *obj, const struct value *key, const struct value *val,
                 size_t depth)
 {
     json_t *k = value_is(key, VALUE_STR) ? text(w, key->u.text.p, key->u.text.n)
                                          : convert(w, key, depth + 1);
     char *spelt = k && !json_is_string(k) ? json_dumps(k, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    const char *name = spelt ? spelt : k ? json_string_value(k) : "?";
+    char place[32];
 
-    json_object_set_new(obj, spelt ? spelt : k ? json_string_value(k) : "?",
-                        convert(w, val, depth + 1));
+    if (json_object_get(obj, name)) {
+        snprintf(place, sizeof place, "#%zu", json_object_size(obj));
+        name = place;
+    }
+    json_object_set_new(obj, name, convert(w, val, depth + 1));
     free(spelt);
     json_decref(k);
 }

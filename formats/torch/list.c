@@ -22,6 +22,7 @@
 struct frame {
     const struct value *v;
     size_t              i, path_len;
+    bool                mixed;          /* its keys are texts and others */
 };
 
 struct lister {
@@ -32,6 +33,21 @@ struct lister {
     const struct value *skip;           /* listed already */
     struct ckpt_err    *err;
 };
+
+/* The pairs of a dict or a record, or NULL. */
+static const struct value_pairs *pairs_of(const struct value *v)
+{
+    return v->kind == VALUE_DICT ? &v->u.dict : v->kind == VALUE_OBJECT ? &v->u.obj.pairs : NULL;
+}
+
+static bool is_mixed(const struct value_pairs *d)
+{
+    size_t texts = 0;
+
+    for (size_t i = 0; d && i < d->n; i++)
+        texts += value_is(d->key[i], VALUE_STR);
+    return texts && texts < d->n;
+}
 
 /* Visit v at the current path: list a tensor, enter a container. */
 static int visit(struct lister *l, const struct value *v)
@@ -51,7 +67,7 @@ static int visit(struct lister *l, const struct value *v)
             return 0;                   /* inside itself */
     if (l->depth == sizeof l->frame / sizeof l->frame[0])
         return ckpt_fail(l->err, CKPT_ELIMIT, "values nested deeper than %zu", l->depth);
-    l->frame[l->depth++] = (struct frame){v, 0, l->path.len};
+    l->frame[l->depth++] = (struct frame){v, 0, l->path.len, is_mixed(pairs_of(v))};
     return 0;
 }
 
@@ -59,8 +75,7 @@ static int visit(struct lister *l, const struct value *v)
 static const struct value *child(const struct value *v, size_t i, const struct value **key,
                                  size_t *number, bool *same_path)
 {
-    const struct value_pairs *d = v->kind == VALUE_DICT ? &v->u.dict
-                                  : v->kind == VALUE_OBJECT ? &v->u.obj.pairs : NULL;
+    const struct value_pairs *d = pairs_of(v);
     const struct value_seq *s = v->kind == VALUE_DICT ? NULL
                                 : v->kind == VALUE_OBJECT ? &v->u.obj.items : &v->u.seq;
     size_t n_pairs = d ? d->n : 0, n_items = s ? s->n : 0;
@@ -124,17 +139,33 @@ static void put_key(struct ckpt_buf *b, const struct value *key, size_t number, 
     }
 }
 
-/* Append to path: .key, or .i where there are no keys. */
-static int extend(struct lister *l, const struct value *key, size_t number)
+/* Whether put_key may write a key like this that is no text. */
+static bool looks_other(const struct value_text *t)
 {
+    static const char *const words[] = {"None", "inf", "-inf", "nan", "-nan"};
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(t->p, words[i]) == 0)
+            return true;
+    return t->p[0] == '(' || t->p[0] == '#' || (t->n && strspn(t->p, "0123456789+-.e") == t->n);
+}
+
+/* Append to path: .key, or .i where there are no keys.  A text beside other keys is in quotes if it
+ * could be one of them: 1 and '1'. */
+static int extend(struct lister *l, const struct value *key, size_t number, bool mixed)
+{
+    const char *quote = mixed && value_is(key, VALUE_STR) && looks_other(&key->u.text) ? "'" : "";
+
     if (l->path.len + (value_is(key, VALUE_STR) ? key->u.text.n : 0) >= MAX_PATH)
         return ckpt_fail(l->err, CKPT_ELIMIT, "a path of over %zu bytes", MAX_PATH);
     if (l->path.len)
         ckpt_buf_put_u8(&l->path, '.');
+    ckpt_buf_put_str(&l->path, quote);
     if (key)
         put_key(&l->path, key, number, 0);
     else
         ckpt_buf_printf(&l->path, "%zu", number);
+    ckpt_buf_put_str(&l->path, quote);
     return ckpt_buf_ok(&l->path) ? 0 : ckpt_nomem(l->err, l->path.len);
 }
 
@@ -145,7 +176,7 @@ static int walk(struct lister *l, const struct value *root)
     while (rc == 0 && l->depth > 0) {
         struct frame *f = &l->frame[l->depth - 1];
         const struct value *key, *v;
-        bool same_path;
+        bool same_path, mixed = f->mixed;
         size_t number;
 
         l->path.len = f->path_len;
@@ -155,7 +186,7 @@ static int walk(struct lister *l, const struct value *root)
             continue;
         }
         if (!same_path)
-            rc = extend(l, key, number);
+            rc = extend(l, key, number, mixed);
         if (rc == 0)
             rc = visit(l, v);
     }

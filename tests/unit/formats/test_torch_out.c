@@ -294,3 +294,78 @@ TEST(what_torch_has_not_is_refused)
     assert_int_equal(entries(dir), 0);
     ckpt_tensors_release(&list);
 }
+
+/* A dict of tensors of one element, 0, 1, ... , under these keys, as a file. */
+static const char *keys_file(struct ckpt_arena *a, struct value *const *key, size_t n)
+{
+    struct value *root = value_dict(a, false);
+    struct torch_storage storage[16];
+    struct ckpt_shape shape = ckpt_shape_1d(1);
+    float element[16];
+    const void *data[16];
+    const char *path = text_of("%s/keys.pt", dir);
+    struct ckpt_err err = {0};
+    struct ckpt_out *out;
+
+    for (size_t i = 0; i < n; i++) {
+        storage[i] = (struct torch_storage){.dtype = CKPT_F32, .numel = 1};
+        element[i] = (float)i;
+        data[i] = &element[i];
+        assert_int_equal(value_set(a, root, key[i], value_tensor_whole(a, CKPT_F32, &shape, i)), 0);
+    }
+    if (ckpt_out_create(&out, path, CKPT_REPLACE, &err) ||
+        torch_write(out, "archive", root, storage, data, n, &err))
+        fail_msg("%s", err.text);
+    return path;
+}
+
+static void assert_names(const char *path, const char *const *want, size_t n)
+{
+    struct ckpt_source *s = must_open(path, NULL);
+    struct ckpt_err err = {0};
+    float f;
+
+    assert_int_equal(ckpt_source_count(s), n);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = ckpt_source_find(s, want[i]);
+
+        if (at == SIZE_MAX || ckpt_source_read(s, at, 0, 1, &f, &err))
+            fail_msg("%s: %s", want[i], at == SIZE_MAX ? "absent" : err.text);
+        assert_true(f == (float)i);
+    }
+    ckpt_source_close(s);
+}
+
+/* Python has all of them in one dict; and a text is as it is among texts. */
+TEST(numbers_and_texts_that_look_like_them_are_two_keys)
+{
+    struct ckpt_arena a = {0};
+    struct value *pair = value_tuple(&a);
+    struct value *all[] = {value_int(&a, 1), value_str(&a, "1"), value_str(&a, "-2.5e-05"),
+                           value_float(&a, -2.5e-05), value_none(&a), value_str(&a, "None"),
+                           value_str(&a, "in"), pair, value_str(&a, "(1,)"), value_str(&a, "a.1")};
+    static const char *const names[] = {"1", "'1'", "'-2.5e-05'", "-2.5e-05", "None", "'None'",
+                                        "in", "(1,)", "'(1,)'", "a.1"};
+    struct value *texts[] = {value_str(&a, "1"), value_str(&a, "None"), value_str(&a, "(1,)")};
+    static const char *const same[] = {"1", "None", "(1,)"};
+
+    assert_int_equal(value_append(&a, pair, value_int(&a, 1)), 0);
+    assert_names(keys_file(&a, all, 10), names, 10);
+    assert_names(keys_file(&a, texts, 3), same, 3);
+    ckpt_arena_release(&a);
+}
+
+TEST(values_under_both_are_shown)
+{
+    struct ckpt_arena a = {0};
+    struct value *d = value_dict(&a, false);
+    json_t *json;
+
+    assert_int_equal(value_set(&a, d, value_int(&a, 1), value_str(&a, "number")), 0);
+    assert_int_equal(value_set(&a, d, value_str(&a, "1"), value_str(&a, "text")), 0);
+    json = value_to_json(d, 100);
+    assert_string_equal(json_string_value(json_object_get(json, "1")), "number");
+    assert_string_equal(json_string_value(json_object_get(json, "#1")), "text");
+    json_decref(json);
+    ckpt_arena_release(&a);
+}
