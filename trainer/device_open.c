@@ -7,6 +7,7 @@
  */
 #include <dlfcn.h>
 #include <glob.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,6 +140,8 @@ static int open_gpu(struct device **out, const struct cuda_plugin *plugin, int i
         after.used - before.used < (*out)->context)
         (*out)->context = after.used - before.used;
     nvml_close(chip);
+    if (rc == 0)
+        (*out)->threads = opts->threads ? opts->threads : omp_get_max_threads();
     return rc;
 }
 

@@ -52,7 +52,13 @@ enum { PART = 1 << 14 };
 void rng_normal(float *dst, int64_t start, int64_t count, float scale, uint64_t seed,
                 uint64_t stream)
 {
-#pragma omp parallel for schedule(static) if (count >= 2 * PART)
+    normals(dst, start, start + count, scale, seed, stream);
+}
+
+void rng_normal_by(int threads, float *dst, int64_t start, int64_t count, float scale,
+                   uint64_t seed, uint64_t stream)
+{
+#pragma omp parallel for schedule(static) num_threads(threads) if (count >= 2 * PART)
     for (int64_t at = 0; at < count; at += PART)
         normals(dst + at, start + at, start + (count - at < PART ? count : at + PART), scale,
                 seed, stream);

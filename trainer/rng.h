@@ -19,6 +19,9 @@ double rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
  */
 void rng_normal(float *dst, int64_t start, int64_t count, float scale, uint64_t seed,
                 uint64_t stream);
+/* The same numbers, by so many threads where they are many. */
+void rng_normal_by(int threads, float *dst, int64_t start, int64_t count, float scale,
+                   uint64_t seed, uint64_t stream);
 /* The stream that belongs to a name (FNV-1a, 64 bits). */
 uint64_t rng_stream(const char *name);
 

@@ -266,11 +266,12 @@ static void fill_factor(struct session *s, const struct param *p, struct flat_pi
     int64_t r = p->kind == PARAM_LORA_A ? p->shape.dim[0] : p->shape.dim[1];
 
     if (embedding && (both || p->kind == PARAM_LORA_B))
-        rng_normal(dst, piece.start, piece.count, 1.0f, seed, stream);
+        rng_normal_by(s->dev->threads, dst, piece.start, piece.count, 1.0f, seed, stream);
     else if (embedding || (p->kind == PARAM_LORA_B && !both))
         memset(dst, 0, (size_t)piece.count * sizeof *dst);
     else if (p->kind == PARAM_LORA_A && lora_init(s->lora) == LORA_INIT_GAUSSIAN)
-        rng_normal(dst, piece.start, piece.count, 1.0f / (float)r, seed, stream);
+        rng_normal_by(s->dev->threads, dst, piece.start, piece.count, 1.0f / (float)r, seed,
+                      stream);
     else                                /* kaiming_uniform with a = sqrt 5: 1 / sqrt(fan_in) */
         uniform(dst, piece.start, piece.count, 1.0 / sqrt((double)p->shape.dim[1]), seed, stream);
 }

@@ -185,7 +185,8 @@ struct reading {
     struct ckpt_source *src;
     const size_t       *index;
     const int64_t      *from;
-    unsigned char      *stage;          /* [READ_MOST][STAGE_BYTES]; of other types than float32 */
+    int                 threads;        /* at most READ_MOST */
+    unsigned char      *stage;          /* [threads][STAGE_BYTES]; of other types than float32 */
     uint64_t            done, total;    /* bytes of float32 that this rank has, for the bar */
 };
 
@@ -238,10 +239,9 @@ int weights_head_differs(bool *differs, struct ckpt_source *src, const char *hea
 static int read_together(float *dst, const struct reading *r, size_t t, int64_t start,
                          int64_t count, struct ckpt_err *err)
 {
-    int most = omp_get_max_threads(), failed = 0;
+    int failed = 0;
 
-    most = most < READ_MOST ? most : READ_MOST;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(most) if (count > READ_PART)
+#pragma omp parallel for schedule(dynamic, 1) num_threads(r->threads) if (count > READ_PART)
     for (int64_t at = 0; at < count; at += READ_PART) {
         int64_t n = count - at < READ_PART ? count - at : READ_PART;
         struct ckpt_err own = {0};
@@ -279,13 +279,16 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
 int weights_load(struct zero *z, enum zero_array of, struct ckpt_source *src, const size_t *index,
                  const int64_t *from, struct ckpt_err *err)
 {
-    struct reading r = {src, index, from, ckpt_alloc_buffer(READ_MOST * STAGE_BYTES), 0, 0};
+    int threads = zero_threads(z) < READ_MOST ? zero_threads(z) : READ_MOST;
+    size_t bytes = (size_t)threads * STAGE_BYTES;
+    struct reading r = {.src = src, .index = index, .from = from, .threads = threads,
+                        .stage = ckpt_alloc_buffer(bytes)};
     const struct flat *flat = zero_flat(z);
     int rc = 0;
 
     for (size_t i = 0; i < flat->params->n; i++)
         r.total += index[i] != SIZE_MAX ? (uint64_t)flat_part(flat, i) * sizeof(float) : 0;
-    rc = r.stage ? zero_fill(z, of, fill, &r, err) : ckpt_nomem(err, READ_MOST * STAGE_BYTES);
+    rc = r.stage ? zero_fill(z, of, fill, &r, err) : ckpt_nomem(err, bytes);
     ckpt_log_progress("loading", NULL, r.total, r.total);
     ckpt_free(r.stage);
     return rc;

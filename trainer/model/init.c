@@ -65,8 +65,9 @@ int init_fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
                          (long long)count, (long long)p->numel);
     kind = role_init((enum role)p->role);
     if (kind == ROLE_NORMAL) {
-        rng_normal(dst, start, count, (float)deviation(init->arch, (enum role)p->role),
-                   init->seed, rng_stream(p->name));
+        rng_normal_by(init->threads > 0 ? init->threads : 1, dst, start, count,
+                      (float)deviation(init->arch, (enum role)p->role), init->seed,
+                      rng_stream(p->name));
         if (p->role == ROLE_TOKENS)
             clear_pad(init->arch, start, count, dst);
     } else

@@ -18,6 +18,7 @@ struct init {
     const struct arch   *arch;
     const struct params *params;
     uint64_t             seed;
+    int                  threads;       /* that draw; 0: one */
 };
 
 /* Elements [start, start + count) of parameter i; ctx is a struct init. */

@@ -24,7 +24,8 @@ enum device_fp8 { DEVICE_FP8_OFF, DEVICE_FP8_HYBRID, DEVICE_FP8_E4M3 };
 struct device {
     const struct ops *ops;
     struct ckpt_err   err;          /* err.code != 0: broken, with the name of the op */
-    int               threads;      /* CPU: threads of this rank */
+    int               threads;      /* CPU: threads of this rank; of a GPU those that read and draw
+                                       weights on the host */
     int64_t           grain;        /* CPU: multiply-adds below which one thread does an op */
     enum ckpt_dtype   act, weight, grad;    /* see the top */
     bool              discrete;     /* its memory is not the host's */
@@ -60,7 +61,7 @@ int device_open_cpu(struct device **out, int threads, struct ckpt_err *err);
 struct device_opts {
     const char     *name;           /* "cpu", "cuda", "cuda:N"; NULL or "auto": a GPU when there is
                                        one and its plug-in, else the CPU */
-    int             threads;        /* of the CPU, 0: by CPUs */
+    int             threads;        /* of this rank on the CPU, 0: by CPUs */
     enum ckpt_dtype weights;        /* F32, BF16, F16: the device's weight type, a GPU's act too */
     uint64_t        memory_limit;   /* bytes of a GPU's memory, 0: all */
     bool            tf32;           /* of a GPU: f32 products may round their factors to tf32 */

@@ -88,16 +88,17 @@ int session_device(struct device_opts *opts, char name[32], const struct comm *c
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     int64_t mine = c->local_rank, gpus;
 
-    if (opts->threads == 0)
-        opts->threads = 1;
-    if (!any && strncmp(opts->name, "cuda", 4) != 0)
+    if (!any && strncmp(opts->name, "cuda", 4) != 0) {
+        opts->threads = opts->threads ? opts->threads : 1;
         return 0;
+    }
     if (!any && opts->name[4] == ':')
         return ckpt_fail(err, CKPT_ECONFIG, "`device %s` needs one rank, there are %d: `device "
                          "cuda` gives each a GPU of its own", opts->name, c->world_size);
     gpus = device_gpu_count();
     if (any && gpus == 0) {
         opts->name = "cpu";
+        opts->threads = opts->threads ? opts->threads : 1;
         return 0;
     }
     if (gpus == 1 && visible)           /* the launcher shows each rank its own */
@@ -424,7 +425,8 @@ int session_load(struct session *s, const char *path, const char *tag, struct ck
 
 int session_init_weights(struct session *s, uint64_t seed, struct ckpt_err *err)
 {
-    struct init init = {.arch = s->arch, .params = model_params(s->model), .seed = seed};
+    struct init init = {.arch = s->arch, .params = model_params(s->model), .seed = seed,
+                        .threads = s->dev->threads};
 
     return comm_agree(s->comm, zero_fill(s->zero, ZERO_MASTER, init_fill, &init, err), err);
 }

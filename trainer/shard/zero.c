@@ -455,6 +455,7 @@ void zero_free(struct zero *z)
 }
 
 const struct flat *zero_flat(const struct zero *z) { return &z->flat; }
+int zero_threads(const struct zero *z) { return z->dev->threads > 0 ? z->dev->threads : 1; }
 enum op_moments zero_moments(const struct zero *z, size_t i)
 {
     return optim_state_kind(z->flat.params, i, z->opts.moments);

@@ -72,6 +72,8 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
              struct device *dev, struct comm *comm, struct ckpt_err *err);
 void zero_free(struct zero *z);
 const struct flat *zero_flat(const struct zero *z);
+/* Threads of this rank, for work on the host. */
+int zero_threads(const struct zero *z);
 /* What zero_new would take of such a device. */
 int zero_size(struct zero_size *out, const struct params *params, const struct zero_opts *opts,
               int world_size, const struct device *dev, struct ckpt_err *err);

@@ -185,8 +185,8 @@ static int begin(struct metrics *m, struct ckpt_err *err)
                     "max_steps", (json_int_t)state->max_steps, "resumed_from",
                     *from ? from : NULL, "continues", m->o.continues, "device",
                     device_name(device, dev), "ranks", m->o.session->comm->world_size, "threads",
-                    dev->threads, "zero_stage", settings_stage(m->o.settings), "offload",
-                    offloaded(m->o.settings));
+                    dev->discrete ? 0 : dev->threads, "zero_stage",
+                    settings_stage(m->o.settings), "offload", offloaded(m->o.settings));
     rc = row ? append(m, row, err) : ckpt_nomem(err, sizeof *row);
     json_decref(row);
     return rc;
