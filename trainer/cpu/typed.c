@@ -249,6 +249,49 @@ static void wide_product(bool nn, int64_t m, int64_t n, int64_t k, float alpha, 
         (nn ? gemm_nn : gemm_nt)(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
 }
 
+/*
+ * A long product is computed in parts, between which a stop is noticed.  A part is as many
+ * multiply-adds as take a quarter of a second or less, of enough rows that packing W once more for
+ * it costs nothing that can be measured.  The bits are those of the whole: parts begin at rows
+ * where kernels of any width (4, 8, 12, 16 rows; BLOCK of row_product) begin anew; none is so small
+ * that OpenBLAS has other kernels for it; and a product of more rows than MOST_ROWS, which OpenBLAS
+ * cuts itself, at places that differ between processors, is left to it.
+ */
+#define PART_WORK ((int64_t)1 << 33)
+#define PART_ROWS 1920
+#define PART_UNIT 192
+#define MOST_ROWS 49152
+
+static int64_t parts_of(int64_t m, int64_t n, int64_t k)
+{
+    int64_t wanted = (m * n * k + PART_WORK - 1) / PART_WORK, most = m / PART_ROWS;
+
+    return m > MOST_ROWS || most < 2 || wanted < 2 ? 1 : least(wanted, most);
+}
+
+/* The same, or without OpenBLAS, in parts.  The first is always computed: the caller has looked for
+ * a stop. */
+static void in_parts(const struct device *dev, bool by_row, bool nn, int64_t m, int64_t n,
+                     int64_t k, float alpha, const float *x, int64_t x_ld, const float *w,
+                     int64_t ld, float beta, float *y, int64_t y_ld)
+{
+    int64_t parts = parts_of(m, n, k), begin, end;
+
+    for (int i = 0; i < (int)parts && !(i && device_stopped(dev)); i++) {
+        const float *xi;
+        float *yi;
+
+        cpu_range(&begin, &end, m, PART_UNIT, i, (int)parts);
+        xi = x + begin * x_ld;
+        yi = y + begin * y_ld;
+        if (by_row)
+            (nn ? row_product_nn : row_product_nt)(end - begin, n, k, xi, x_ld, w, ld, beta != 0,
+                                                   yi, y_ld);
+        else
+            wide_product(nn, end - begin, n, k, alpha, xi, x_ld, w, ld, beta, yi, y_ld);
+    }
+}
+
 /* The same, W of the device's type: panel by panel of its rows and columns. */
 static void product(const struct device *dev, bool nn, int64_t m, int64_t n, int64_t k, float alpha,
                     const float *x, int64_t x_ld, const void *w, int64_t ld, float beta, float *y,
@@ -257,12 +300,12 @@ static void product(const struct device *dev, bool nn, int64_t m, int64_t n, int
     int64_t all_rows = nn ? k : n, all_cols = nn ? n : k, width = least(all_cols, PANEL), step;
 
     if (dev->weight == CKPT_F32) {
-        wide_product(nn, m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
+        in_parts(dev, false, nn, m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
         return;
     }
     step = PANEL / width;
     for (int64_t r = 0; r < all_rows; r += step)
-        for (int64_t c = 0; c < all_cols; c += width) {
+        for (int64_t c = 0; c < all_cols && !((r || c) && device_stopped(dev)); c += width) {
             int64_t rows = least(all_rows - r, step), cols = least(all_cols - c, width);
             const float *panel = widen(dev, w, ld, r, rows, c, cols);
 
@@ -284,7 +327,7 @@ void typed_nt(const struct device *dev, int64_t m, int64_t n, int64_t k, float a
     if (m <= 0 || n <= 0)
         return;
     if (by_row(dev, alpha, beta))
-        row_product_nt(m, n, k, x, x_ld, w, ld, beta != 0, y, y_ld);
+        in_parts(dev, true, false, m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
     else if (!reads_half(dev, m))
         product(dev, false, m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
     else if (bf16 && m * (k + 16) <= PANEL)
@@ -300,7 +343,7 @@ void typed_nn(const struct device *dev, int64_t m, int64_t n, int64_t k, float a
     if (m <= 0 || n <= 0)
         return;
     if (by_row(dev, alpha, beta))
-        row_product_nn(m, n, k, x, x_ld, w, ld, beta != 0, y, y_ld);
+        in_parts(dev, true, true, m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
     else if (reads_half(dev, m))
         few_nn(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld, dev->weight == CKPT_BF16);
     else

@@ -4,6 +4,7 @@
  */
 #include "tests/unit/zero_side.h"
 
+#include "trainer/cpu/gemm.h"
 #include "trainer/cpu/typed.h"
 
 static const enum ckpt_dtype halves[] = {CKPT_BF16, CKPT_F16};
@@ -166,4 +167,85 @@ TEST(typed_models_are_those_of_the_wide_numbers)
             same_model(models[i], halves[t], true);
             same_model(models[i], halves[t], false);
         }
+}
+
+/* -- long products ---------------------------------------------------------------------------- */
+
+enum { LONG_N = 2100, LONG_K = 1100, LONG_M = 4007 };
+
+/* Arrays of a product of more than 2^33 multiply-adds. */
+struct longer {
+    struct device *dev;
+    float         *x, *w, *y, *want;
+    void          *work;
+};
+
+static struct longer longer(enum ckpt_dtype weight, bool by_row)
+{
+    struct longer p = {.dev = cpu_device(1)};
+    size_t n = (size_t)LONG_M * LONG_N;
+
+    p.dev->weight = weight;
+    p.dev->by_row = by_row;
+    p.dev->work_bytes = typed_reserve(p.dev);
+    p.dev->work = p.work = malloc(p.dev->work_bytes + 64);
+    p.x = malloc((size_t)LONG_M * LONG_K * sizeof(float));
+    p.w = malloc((size_t)LONG_N * LONG_K * sizeof(float));
+    p.y = malloc(n * sizeof(float));
+    p.want = malloc(n * sizeof(float));
+    for (size_t i = 0; i < (size_t)LONG_M * LONG_K; i++)
+        p.x[i] = some();
+    for (size_t i = 0; i < (size_t)LONG_N * LONG_K; i++)
+        p.w[i] = some();
+    for (size_t i = 0; i < n; i++)
+        p.y[i] = p.want[i] = 0.25f;
+    return p;
+}
+
+static void longer_release(struct longer *p)
+{
+    free(p->x);
+    free(p->w);
+    free(p->y);
+    free(p->want);
+    free(p->work);
+    device_close(p->dev);
+}
+
+static void multiply(struct longer *p, bool nn, float beta)
+{
+    if (nn)
+        typed_nn(p->dev, LONG_M, LONG_N, LONG_K, 1, p->x, LONG_K, p->w, LONG_N, beta, p->y, LONG_N);
+    else
+        typed_nt(p->dev, LONG_M, LONG_N, LONG_K, 1, p->x, LONG_K, p->w, LONG_K, beta, p->y, LONG_N);
+}
+
+/* As one call of OpenBLAS has them. */
+TEST(parts_of_a_long_product_have_the_bits_of_the_whole)
+{
+    struct longer p = longer(CKPT_F32, false);
+
+    gemm_nt(LONG_M, LONG_N, LONG_K, 1, p.x, LONG_K, p.w, LONG_K, 1, p.want, LONG_N);
+    multiply(&p, false, 1);
+    assert_memory_equal(p.y, p.want, (size_t)LONG_M * LONG_N * sizeof(float));
+    gemm_nn(LONG_M, LONG_N, LONG_K, 1, p.x, LONG_K, p.w, LONG_N, 0, p.want, LONG_N);
+    multiply(&p, true, 0);
+    assert_memory_equal(p.y, p.want, (size_t)LONG_M * LONG_N * sizeof(float));
+    longer_release(&p);
+}
+
+TEST(a_stop_ends_a_long_product)
+{
+    static const volatile int stop = 1;
+
+    for (int i = 0; i < 3; i++) {
+        struct longer p = longer(i == 2 ? CKPT_BF16 : CKPT_F32, i == 1);
+        const float *last = p.y + (size_t)LONG_M * LONG_N - 1;
+
+        p.dev->stop = &stop;
+        multiply(&p, i == 1, 0);
+        assert_true(p.y[0] != 0.25f);   /* the first part: whoever calls has just asked */
+        assert_true(*last == 0.25f);
+        longer_release(&p);
+    }
 }
