@@ -71,8 +71,8 @@ static const struct opt work_rows[] = {
     OPT_PATH("base-predictions", "PATH", predictions.base,
              "predictions of another system for the same rows, to compare with"),
     OPT_LIST("metric", "NAME", metric,
-             "compare predictions, or continuations of all rows, by rouge, bleu, squad ...; "
-             "repeatable"),
+             "compare predictions, or continuations of all rows, by this metric; repeatable",
+             .choices = SCORE_NAMES),
     OPT_PATH("bertscore-model", "DIR", encoder.model,
              "encoder of the metric bertscore: BERT or RoBERTa"),
     OPT_INT("bertscore-layer", "N", encoder.layer, 0, 1000,
@@ -169,7 +169,8 @@ static const struct opt_rule rules[] = {
      "completion-template chat-prompts train-on-prompt assistant-only-loss truncation-side "
      "skip-bad-rows " GENERATION},
     {OPT_NEEDS, "base-predictions", "predictions"},
-    {OPT_NEEDS, "metric fail-above fail-below", "predictions eval-file datasets"},
+    {OPT_NEEDS, "metric fail-above fail-below fail-worse-than-base",
+     "predictions eval-file datasets"},
     {OPT_NEEDS, "bertscore-model", "metric"},
     {OPT_NEEDS, "bertscore-layer bertscore-idf bertscore-baseline", "bertscore-model"},
     {OPT_BARS, "datasets", "eval-file predictions"},
@@ -561,7 +562,7 @@ int main(int argc, char **argv)
     rc = rc ? rc : opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &w.given, &err);
     if (rc == 1)
         return report_close(cli_end(&cli, 0));
-    rc = rc ? rc : gate_check(&w.gate, &err);
+    rc = rc ? rc : eval_check_gate(&w, &err);
     rc = rc ? rc : find(&w, &found, &rest, &n_rest, &err);
     rc = rc ? rc : check(&w, rest, n_rest, &err);
     ranks.nproc = w.nproc;

@@ -50,8 +50,9 @@ struct opt {
     const char   *help;         /* with the unit; lower case, no full stop, no default */
     const char   *absent;       /* the default in words, if the value before parsing cannot show
                                    it */
-    const char   *choices;      /* "text json", space-separated; of OPT_KIND_INT: words beside the
-                                   numbers, the first is -1, the next -2 ... */
+    const char   *choices;      /* "text json", space-separated, also of a list's items; of
+                                   OPT_KIND_INT: words beside the numbers, the first is -1, the
+                                   next -2 ... */
     double        min, max;     /* for numbers */
     size_t        at, at_n;     /* offset of the value, and of a list's length, in OPT_VALUES */
     bool          no_config;    /* not accepted in a run file (help, version, config itself) */

@@ -58,6 +58,30 @@ TEST_ERR(bounds_that_are_not_written_so)
     assert_string_equal(err->hint, "figures: loss f1");
 }
 
+TEST_ERR(figures_that_no_metric_has_are_known_before_the_work)
+{
+    const struct { struct gate_want w; const char *text, *hint; } bad[] = {
+        {{.above = LIST("loss=1", "los=1")}, "--fail-above los=1: there is no such figure",
+         "figures: loss perplexity bits_per_byte byte_perplexity exact_match f1"},
+        {{.below = LIST("rouge1=1")}, "--fail-below rouge1=1: there is no such figure",
+         "figures: loss perplexity bits_per_byte byte_perplexity exact_match f1; "
+         "--metric rouge gives it"},
+        {{.worse = LIST("acc=1%")}, "--fail-worse-than-base acc=1%: there is no such figure",
+         "figures: loss perplexity bits_per_byte byte_perplexity exact_match f1; "
+         "--task multiple-choice gives it"},
+    };
+    const struct opt_list metrics = LIST("loss", "squad");
+    const struct gate_want good = {.above = LIST("loss=1"), .below = LIST("f1=1"),
+                                   .worse = LIST("1%", "exact_match=2")};
+
+    assert_int_equal(gate_check_figures(&good, &metrics, err), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(gate_check_figures(&bad[i].w, &metrics, err), CKPT_EUSAGE);
+        assert_string_equal(err->text, bad[i].text);
+        assert_string_equal(err->hint, bad[i].hint);
+    }
+}
+
 TEST_ERR(figures_of_losses)
 {
     const double stat[] = {6, 2, 6, 4, /* row 2 */ 2, 2, 1, 3};
