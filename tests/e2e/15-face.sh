@@ -55,6 +55,8 @@ expect 64 "a curve for programs" bash -c "ckpt-inspect --plot --json $HF/checkpo
 t "the error for --plot with --json names --json" says "--plot has no effect with --json"
 expect 64 "a choice of tensors of runs" ckpt-inspect --compare --glob x "$HF" "$HF"
 expect 64 "a curve of what is no run" ckpt-inspect --compare --plot "$BASE" "$BASE"
+expect_says 66 "a curve of what is not there" "$T/none/trainer_state.json: no such file or directory" ckpt-inspect --plot "$T/none/trainer_state.json"
+expect_says 66 "rows of it" "$T/none.jsonl: no such file or directory" ckpt-inspect --rows 2 "$T/none.jsonl"
 expect 0 "a page of a difference" ckpt-inspect --diff --html "$T/diff.html" "$BASE" "$BASE"
 t "the page of --diff names both" grep -q '<h1>base and base</h1>' "$T/diff.html"
 expect 1 "of one that is there" ckpt-inspect --diff --html "$T/differ.html" "$HF/checkpoint-2" "$HF/checkpoint-4"
