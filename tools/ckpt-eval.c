@@ -289,7 +289,8 @@ static int report(const struct cli *cli, const struct eval_result *base,
 
     if ((rc = out_new(&o, cli->json, err)) != 0)
         return rc;
-    out_str(o, "model", NULL, model->model);
+    /* its tables name it, but for that of figures */
+    out_str(o, "model", model->n_targets || model->n_shown ? NULL : "model", model->model);
     if (model->n_targets)
         table_of_losses(o, both, n);
     if (figures->n)

@@ -85,10 +85,13 @@ ckpt-eval -q --json -t imdb.jsonl --task multiple-choice --choice negative --cho
 t "X3 labels by likelihood: accuracy, F1, MCC" bash -c 'for f in accuracy f1_macro mcc; do grep -q "\"figure\": \"$f\"" c.json || exit 1; done'
 t "the chosen labels are kept" [ "$(ckpt-eval --json --predictions labels.jsonl --metric labels | grep '"accuracy"')" = "$(grep '"accuracy"' c.json)" ]
 t "the prompt is the template's" grep -q '"prompt": "Film 1 was good. It is", "prediction": "\(posi\|nega\)tive", "references": \["positive"\]' labels.jsonl
+t "figures of several models are told apart" [ "$(ckpt-eval -t imdb.jsonl --task multiple-choice --choice negative --choice positive run base | grep '^model: ' | xargs)" = "model: run model: base" ]
+expect_says 78 "text for a model without a tokenizer" "hint: the model's folder has none: --tokenizer names one that has" ckpt-eval -t imdb.jsonl "$G/models/opt-a"
+expect_says 73 "a page that is there" "hint: --overwrite replaces it" ckpt-eval --prompt x --html imdb.jsonl run
 expect_says 1 "a bound on accuracy" "accuracy is" ckpt-eval -t imdb.jsonl --task multiple-choice --choice negative --choice positive --fail-below accuracy=1.1 run
 expect_says 65 "records that are no questions" "no fields of a question with choices" ckpt-eval -t e.jsonl --task multiple-choice run
 echo '{"ctx": "a", "endings": ["b", "c"], "label": ""}' >hidden.jsonl
-expect_says 65 "a hidden label" "hidden.jsonl: record 1: the right choice is not given" ckpt-eval -t hidden.jsonl --task multiple-choice run
+expect_says 65 "a hidden label" "hidden.jsonl: record 1: the right choice is not given: nothing in the field label" ckpt-eval -t hidden.jsonl --task multiple-choice run
 printf 'prompt_template: "Question: {question}\\nAnswer:"\ncompletion_template: "{answer}"\nfield_mapping: "{}"\nmax_new_tokens: 3\n' >task.yaml
 t "a run file's template of prompts counts, and what it says of training does not" [ "$(figure acc ckpt-eval -q --json --config task.yaml --task multiple-choice -t arc.jsonl base)" = "$(figure acc ckpt-eval -q --json --prompt-template $'Question: {question}\nAnswer:' --task multiple-choice -t arc.jsonl base)" ]
 expect_says 64 "said beside the task, it has none" "--completion-template has no effect with --task" ckpt-eval --task multiple-choice -t arc.jsonl --completion-template x base
@@ -139,6 +142,7 @@ choice '{"prompt": "q", "choices": [], "label": 0}' "no choices" "a list of 2 ch
 choice '{"prompt": "q", "choices": ["a", ""], "label": 0}' "an empty choice" "choice 2 is an empty text"
 choice '{"prompt": "q", "choices": ["a", null], "label": 0}' "a choice that is null" "choice 2 is no text"
 choice '{"prompt": "q", "choices": ["a", "b"], "label": 2}' "a label out of range" "the right choice is not one of 2"
+t "the hint says what it is" says "hint: the field label is 2"
 choice '{"prompt": "q", "choices": ["a", "b"], "label": -1}' "a negative one" "the right choice is not one of 2"
 choice '{"prompt": "q", "choices": ["a", "b"]}' "no label" "no fields of a question with choices"
 awk 'BEGIN { printf "{\"prompt\": \"q\", \"label\": 7, \"choices\": [\"c0\""; for (i = 1; i < 3000; i++) printf ", \"c%d\"", i; print "]}" }' >odd.jsonl

@@ -58,8 +58,10 @@ int rows_out_check(const char *path, bool overwrite, struct ckpt_err *err)
         return rc;
     if (stat(path, &st) != 0)
         return check_folder(path, err);
-    if (!overwrite)
-        return ckpt_fail(err, CKPT_ECREATE, "%s: exists already", path);
+    if (!overwrite) {
+        ckpt_fail(err, CKPT_ECREATE, "%s: exists already", path);
+        return ckpt_err_hint(err, "--overwrite replaces it");
+    }
     if (S_ISDIR(st.st_mode))
         return ckpt_fail(err, CKPT_ECREATE, "%s: is a directory", path);
     return 0;
