@@ -87,6 +87,7 @@ t "the chosen labels are kept" [ "$(ckpt-eval --json --predictions labels.jsonl 
 t "the prompt is the template's" grep -q '"prompt": "Film 1 was good. It is", "prediction": "\(posi\|nega\)tive", "references": \["positive"\]' labels.jsonl
 t "figures of several models are told apart" [ "$(ckpt-eval -t imdb.jsonl --task multiple-choice --choice negative --choice positive run base | grep '^model: ' | xargs)" = "model: run model: base" ]
 expect_says 78 "text for a model without a tokenizer" "hint: the model's folder has none: --tokenizer names one that has" ckpt-eval -t imdb.jsonl "$G/models/opt-a"
+expect_says 73 "a page into a device" "/dev/null: is a device, a fifo or a socket" ckpt-eval --prompt x --html /dev/null --overwrite run
 expect_says 73 "a page that is there" "hint: --overwrite replaces it" ckpt-eval --prompt x --html imdb.jsonl run
 expect_says 1 "a bound on accuracy" "accuracy is" ckpt-eval -t imdb.jsonl --task multiple-choice --choice negative --choice positive --fail-below accuracy=1.1 run
 expect_says 65 "records that are no questions" "no fields of a question with choices" ckpt-eval -t e.jsonl --task multiple-choice run
