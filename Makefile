@@ -203,7 +203,7 @@ $B/tools/eval/page.o: $B/tools/eval/page.inc
 $B/formats/deepspeed/write/out.o: $B/formats/deepspeed/write/zero_to_fp32.inc
 $B/tools/inspect/html.o $B/tools/inspect/page/style.o $B/tools/eval/page.o $B/formats/deepspeed/write/out.o: CPPFLAGS += -I$B
 
-check: all $(UNITS)                                 ## unit and golden tests, seconds; before every commit; ONLY=: these
+check: all $(UNITS)                                 ## unit and golden tests, a minute or two; before every commit; ONLY=: these
 	@tests/run.sh $(MODE):units
 
 deps:                                               ## install what is missing (Debian, Ubuntu)
