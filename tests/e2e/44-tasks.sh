@@ -137,6 +137,9 @@ expect_says 74 "a full standard output" "standard output: No space left" bash -c
 )
 t "once it has ended it can be written" ckpt-eval -q --prompt x --max-new-tokens 1 --predictions-out taken run
 
+printf '%s\n' '{"prompt": "q", "completion": "a"}' '{"prompt": "", "completion": "a"}' >odd.jsonl
+expect_says 65 "a prompt of nothing" "odd.jsonl: record 2: the prompt has no token" ckpt-eval -q -t odd.jsonl --generate 2 base
+expect_says 64 "on the command line" "--prompt: the text has no token" ckpt-eval -q --prompt x --prompt '' base
 # -- odd questions and data ---------------------------------------------------------------------
 choice() { printf '%s\n' "$1" >odd.jsonl; expect_says 65 "$2" "odd.jsonl: record 1: $3" ckpt-eval -q -t odd.jsonl --task multiple-choice base; }
 choice '{"prompt": "q", "choices": [], "label": 0}' "no choices" "a list of 2 choices or more"
