@@ -278,15 +278,27 @@ static int print(struct out *o, bool to_stderr, struct ckpt_err *err)
     return rc;
 }
 
-static int report(const struct cli *cli, const struct eval_result *base,
-                  const struct eval_result *model, const struct figures *figures, bool to_stderr,
-                  struct ckpt_err *err)
+struct job {
+    const struct eval_want   *w;
+    struct cli               *cli;
+    const struct eval_result *base;     /* NULL where w names none */
+    size_t                    n_begun;  /* models */
+};
+
+/* Where lines of continuations have standard output, what else is known goes to stderr. */
+static int report(const struct job *j, const struct eval_result *model,
+                  const struct figures *figures, struct ckpt_err *err)
 {
+    const struct eval_result *base = j->base;
+    const struct cli *cli = j->cli;
+    bool lines = j->w->predictions_out && strcmp(j->w->predictions_out, "-") == 0;
     const struct eval_result *both[2] = {base ? base : model, model};
     size_t n = base ? 2 : 1;
     struct out *o;
     int rc;
 
+    if (lines && ((!model->n_targets && !figures->n) || cli->quiet))
+        return 0;
     if ((rc = out_new(&o, cli->json, err)) != 0)
         return rc;
     /* its tables name it, but for that of figures */
@@ -297,17 +309,10 @@ static int report(const struct cli *cli, const struct eval_result *base,
         figures_put(figures, o);
     if (model->n_differences)
         table_of_differences(o, model);
-    if (model->n_shown)
+    if (model->n_shown && !lines)
         table_of_texts(o, both, n);
-    return print(o, to_stderr, err);
+    return print(o, lines || j->w->pass_through, err);
 }
-
-struct job {
-    const struct eval_want   *w;
-    struct cli               *cli;
-    const struct eval_result *base;     /* NULL where w names none */
-    size_t                    n_begun;  /* models */
-};
 
 static int collect(struct figures *f, const struct job *j, const struct eval_result *r,
                    struct ckpt_err *err)
@@ -328,8 +333,7 @@ static int tell(const struct job *j, const char *item, struct eval_result *r, st
 
     if (rc == 0 && j->w->html)
         rc = eval_page_write(j->w->html, j->w->overwrite, r, j->base, err);
-    if (rc == 0 && !(j->w->predictions_out && strcmp(j->w->predictions_out, "-") == 0))
-        rc = report(j->cli, j->base, r, &f, j->w->pass_through, err);
+    rc = rc ? rc : report(j, r, &f, err);
     rc = rc ? rc : gate_pass(&j->w->gate, &f, item, err);
     if (rc == 0 && j->w->pass_through)
         rc = cli_artifact(j->cli, item, NULL, err);

@@ -54,6 +54,8 @@ expect 65 "windows of an encoder and decoder" ckpt-eval -t long.jsonl --stride 8
 expect_says 1 "a loss above its bound" "ckpt-eval: run: loss is 8" ckpt-eval -t e.jsonl --fail-above loss=3.2 run
 t "the figures are printed before" prints perplexity
 expect 0 "and one below it" ckpt-eval -t e.jsonl --fail-above loss=30 run
+t "lines on standard output, figures on standard error" bash -c 'ckpt-eval -t e.jsonl --max-eval-samples 2 --metric rouge --max-new-tokens 2 --predictions-out - run 2>err.txt | grep -c prediction | grep -qx 2 && grep -q "^rougeLsum " err.txt && ! grep -q reference err.txt'
+t "-q: none" bash -c 'ckpt-eval -q -t e.jsonl --max-eval-samples 2 --metric rouge --max-new-tokens 2 --predictions-out - run 2>err.txt >rows.txt; [ ! -s err.txt ] && [ -s rows.txt ]'
 expect_says 1 "a score below its bound" "f1 is" ckpt-eval -t e.jsonl --metric squad --max-new-tokens 1 --fail-below f1=80 run
 expect 0 "better than the base" ckpt-eval -t e.jsonl --base base --fail-worse-than-base 1% run
 expect_says 1 "worse than it" "worse than the base's" ckpt-eval -t e.jsonl --base run --fail-worse-than-base loss=1% base
