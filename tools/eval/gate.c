@@ -66,10 +66,13 @@ static void compare(struct ckpt_buf *why, const struct bound *b, const struct fi
         ckpt_buf_printf(why, "%s%s is %.6g, above %.6g", comma, g->name, g->value, b->limit);
     else if (b->kind == BELOW && !(g->value >= b->limit))
         ckpt_buf_printf(why, "%s%s is %.6g, below %.6g", comma, g->name, g->value, b->limit);
-    else if (b->kind == WORSE && !(worse <= most))
-        ckpt_buf_printf(why, "%s%s is %.6g, %.3g%s worse than the base's %.6g", comma, g->name,
-                        g->value, b->percent ? 100 * worse / fabs(g->base) : worse,
+    else if (b->kind == WORSE && !(worse <= most)) {
+        double told = b->percent ? 100 * worse / fabs(g->base) : worse;
+
+        ckpt_buf_printf(why, "%s%s is %.6g, %.*g%s worse than the base's %.6g", comma, g->name,
+                        g->value, told >= 1000 && told < 1e6 ? 6 : 3, told,
                         b->percent ? "%" : "", g->base);
+    }
 }
 
 static bool is_named(const struct bound *b, const char *figure)

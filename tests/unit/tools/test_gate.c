@@ -30,6 +30,16 @@ TEST_ERR(every_figure_beyond_its_bound_is_named)
                         "the base's 80; loss is 2.02, 1% worse than the base's 2");
 }
 
+TEST_ERR(a_large_share_is_told_in_digits)
+{
+    struct figure bad = {.name = "perplexity", .value = 4713.35, .base = 43.2443};
+    const struct figures f = {.of = &bad, .n = 1};
+
+    assert_int_equal(gate_pass(&(struct gate_want){.worse = LIST("1%")}, &f, "m", err), CKPT_ENO);
+    assert_string_equal(err->text, "m: perplexity is 4713.35, 10799.4% worse than the base's "
+                        "43.2443");
+}
+
 TEST_ERR(what_is_no_number_is_beyond)
 {
     struct figure bad = {.name = "f1", .value = NAN, .base = NAN};
