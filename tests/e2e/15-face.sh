@@ -224,7 +224,7 @@ t "three commands to type" [ "$(wc -l < "$T/next")" = 3 ]
 t "the first asks the model more" bash -c "$(sed -n 1p "$T/next")"
 t "the second writes it for llama.cpp" bash -c "$(sed -n 2p "$T/next") && test -s $T/demo.d/model.gguf"
 t "the third shows a manual" bash -c "$(sed -n 3p "$T/next") | grep -q ckpt-eval"
-t "what it shows is a whole pipe that can be typed" grep -qE '^    .*\| ckpt-merge --verify$' "$T/.err"
+t "what it shows is a whole pipe that can be typed" grep -qxF '    | ckpt-merge --verify' "$T/.err"
 t "base and trained model have answered the same questions" [ "$(grep -cE '^[1-3] .*(base|checkpoint-4-merged) ' "$T/.out")" = 6 ]
 t "the demo's pages and repository exist" test -s "$T/demo.d/run.html" -a -s "$T/demo.d/answers.html" -a -d "$T/demo.d/hub.git"
 if [ -n "$browser" ]; then

@@ -28,7 +28,7 @@ show() {
     for word; do
         case $word in '|') ;; *[!A-Za-z0-9_./:=,+%-]*) word="'$word'" ;; esac
         case $word in -*|'|')
-            if [ $((${#line} + ${#word})) -gt 90 ]; then shown="$shown$line \\"$'\n' line="   "; fi ;;
+            if [ "$word" = '|' ] || [ $((${#line} + ${#word})) -gt 90 ]; then shown="$shown$line \\"$'\n' line="   "; fi ;;
         esac
         line="$line $word"
     done
