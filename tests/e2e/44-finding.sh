@@ -89,6 +89,9 @@ t "a file of weights, described by the base" near "$(loss --base fs alone/weight
 t "or by the tokenizer's folder" near "$(of -t e.jsonl --tokenizer base alone/model.safetensors | cut -d' ' -f2)" "$(of -t e.jsonl base | cut -d' ' -f2)"
 expect_says 66 "by nothing either" "hint: --tokenizer DIR or --base MODEL may have it" ckpt-eval -t ids.jsonl alone/weights.safetensors
 expect_says 66 "weights on standard input, by nothing" 'of ckpt-merge, `--to hf -o -` sends it too' ckpt-eval -t ids.jsonl - <alone/weights.safetensors
+expect_says 65 "data of nothing from a pipe" "/dev/stdin: is empty" ckpt-eval -t - fs </dev/null
+cp -r fs odd; sed -i 's/"model_type": "[a-z0-9]*"/"model_type": "nosuch"/' odd/config.json
+expect_says 65 "a family that is not known is told with its file" "odd/config.json: model_type nosuch is not known here" ckpt-eval -t ids.jsonl odd
 : >none.jsonl
 expect_says 65 "data without a record is named" "none.jsonl: no records" ckpt-eval -t none.jsonl fs
 expect_says 65 "and a part without one" "ids.jsonl: no records in test[2:]" ckpt-eval -t ids.jsonl --eval-split 'test[2:]' fs
