@@ -16,7 +16,7 @@ arithmetic() {
     plan --nproc 3 --zero-stage 3 || return
 }
 # Two workers, each with a folder and a GPU of its own, as on two nodes: the parts together are the model of one folder.
-gpus=(${CUDA_VISIBLE_DEVICES//,/ }); [ ${#gpus[@]} -gt 1 ] || gpus=(0 1)
+IFS=, read -ra gpus <<<"${CUDA_VISIBLE_DEVICES:-0,1}"
 worker() { CUDA_VISIBLE_DEVICES=${gpus[$1]} RANK=$1 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port ckpt-train -q "${task[@]}" --config "$system/run.yaml" "${model[@]}" --train-file "$DATA" "${more[@]}" --no-final-model --max-steps 2 -o "$2"; }
 apart() {
     local port=$((15000 + RANDOM % 15000)) pid one two

@@ -78,8 +78,8 @@ choices() {     # slots, and some of them
 }
 final() { all "$out/baseline"/{model.safetensors,config.json,tokenizer.json} && grep -qE ' loss=[0-9.]+' "$out/baseline.log" && grep -qE ' eval_loss=[0-9.]+' "$out/baseline.log"; }
 padded() {      # a loss on padding is another one
-    local left=($(train_on "$nproc") -q "${few[@]:0:4}" "${model[@]}" --train-file "$DATA" --eval-strategy no --save-strategy no --no-final-model "${more[@]}" --max-steps 2 --padding-side left)
-    "${left[@]}" -o "$out/left" && near "$out/left" "$out/baseline" 1e-4 && "${left[@]}" --loss-on-padding -o "$out/padded" && ! near "$out/padded" "$out/baseline" 1e-4 >/dev/null
+    local two=($(train_on "$nproc") -q "${few[@]:0:4}" "${model[@]}" --train-file "$DATA" --eval-strategy no --save-strategy no --no-final-model "${more[@]}" --max-steps 2)
+    "${two[@]}" -o "$out/same" && near "$out/same" "$out/baseline" 1e-4 && "${two[@]}" --loss-on-padding --padding-side left -o "$out/padded" && ! near "$out/padded" "$out/baseline" 1e-4 >/dev/null
 }
 # The file's optimizer, schedule, clipping and automatic sizes; one rank beside two in one table.
 obeyed() {
