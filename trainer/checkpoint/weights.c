@@ -453,8 +453,10 @@ static int gather_layer(struct gathering *g, int layer, bool taken, int rc, stru
     for (size_t i = first; taken && part != PART_NONE && rc == 0 && i < end; i++) {
         const struct param *q = &p->item[i];
 
-        if (part == PART_ALL || q->trainable)
-            rc = hand(g, i, 0, q->numel, all + (part == PART_ALL ? q->offset : q->grad_offset), err);
+        if (part == PART_ALL)
+            rc = hand(g, i, 0, q->numel, all + q->offset, err);
+        else if (q->trainable)
+            rc = hand(g, i, 0, q->numel, all + q->grad_offset, err);
         g->next += g->in(p, i);
     }
     gathered(g);

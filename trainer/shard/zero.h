@@ -84,8 +84,8 @@ const struct model_weights *zero_weights(struct zero *z);
  * zero_read gives the same in pieces, where one rank has all.
  */
 const float *zero_master(struct zero *z, int layer, struct ckpt_err *err);
-/* Those of what is trained alone, laid out as its gradients [layer_grad]: of a model with an adapter
- * a hundredth of the layer.  Likewise. */
+/* Those of what is trained alone, laid out as its gradients [layer_grad]: of a model with an
+ * adapter a hundredth of the layer.  Likewise. */
 const float *zero_master_trained(struct zero *z, int layer, struct ckpt_err *err);
 /* Gradients to zero, but for those that the first pass writes: begin a step. */
 void zero_begin(struct zero *z);
