@@ -203,7 +203,7 @@ $B/tools/eval/page.o: $B/tools/eval/page.inc
 $B/formats/deepspeed/write/out.o: $B/formats/deepspeed/write/zero_to_fp32.inc
 $B/tools/inspect/html.o $B/tools/inspect/page/style.o $B/tools/eval/page.o $B/formats/deepspeed/write/out.o: CPPFLAGS += -I$B
 
-check: all $(UNITS)                                 ## unit and golden tests, seconds; before every commit; ONLY=: these
+check: all $(UNITS)                                 ## unit and golden tests, a minute or two; before every commit; ONLY=: these
 	@tests/run.sh $(MODE):units
 
 deps:                                               ## install what is missing (Debian, Ubuntu)
@@ -307,9 +307,9 @@ clean:                                              ## remove build/
 help:                                               ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 	@echo; echo 'One test (tests/README.md):'
-	@echo '  make check ONLY=test_lock                   a suite, or all whose path has this in it'
-	@echo '  $B/units/libckpt lock               a suite of a folder; --list tells their names'
-	@echo '  BUILD=$B bash tests/e2e/40-merge.sh    a script'
+	@printf '  %-48s  %s\n' 'make check ONLY=test_lock' 'a suite, or all whose path has this in it' \
+	    '$B/units/libckpt lock' 'a suite of a folder; --list tells their names' \
+	    'BUILD=$B bash tests/e2e/40-merge.sh' 'a script'
 
 -include $(shell find $B build/analyze -name '*.d' 2>/dev/null)
 .SECONDARY:

@@ -74,6 +74,12 @@ static size_t plain_char(const unsigned char *s, size_t left)
     return n;
 }
 
+/* The letter that is known after a backslash, of white space that ends or fills lines; else 0. */
+static char escape_letter(unsigned char byte)
+{
+    return byte == '\n' ? 'n' : byte == '\t' ? 't' : byte == '\r' ? 'r' : '\0';
+}
+
 char *ckpt_err_escape(char *dst, size_t dst_size, const char *src, size_t src_len)
 {
     static const char hex[] = "0123456789abcdef";
@@ -84,7 +90,8 @@ char *ckpt_err_escape(char *dst, size_t dst_size, const char *src, size_t src_le
         return dst;
     for (size_t i = 0; i < src_len;) {
         bool ascii = s[i] >= 0x20 && s[i] < 0x7f;
-        size_t n = ascii ? 1 : plain_char(s + i, src_len - i), need = n ? n : 4;
+        char letter = escape_letter(s[i]);
+        size_t n = ascii ? 1 : plain_char(s + i, src_len - i), need = n ? n : letter ? 2 : 4;
 
         if (at + need + 1 > dst_size) {
             at = mark;
@@ -96,9 +103,11 @@ char *ckpt_err_escape(char *dst, size_t dst_size, const char *src, size_t src_le
             memcpy(dst + at, s + i, n);
         } else {
             dst[at] = '\\';
-            dst[at + 1] = 'x';
-            dst[at + 2] = hex[s[i] >> 4];
-            dst[at + 3] = hex[s[i] & 15];
+            dst[at + 1] = letter ? letter : 'x';
+            if (!letter) {
+                dst[at + 2] = hex[s[i] >> 4];
+                dst[at + 3] = hex[s[i] & 15];
+            }
         }
         at += need;
         i += n ? n : 1;

@@ -74,7 +74,8 @@ int ckpt_err_status(int code);
 
 /*
  * Escape foreign text for people: bytes that do not print, invalid UTF-8 and bidirectional
- * controls become \xNN; text that does not fit ends in "...".  Always terminated.  Returns dst.
+ * controls become \xNN, ends of lines and tabs \n, \r and \t; text that does not fit ends in
+ * "...".  Always terminated.  Returns dst.
  */
 char *ckpt_err_escape(char *dst, size_t dst_size, const char *src, size_t src_len);
 

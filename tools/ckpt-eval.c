@@ -73,8 +73,8 @@ static const struct opt work_rows[] = {
     OPT_PATH("base-predictions", "PATH", predictions.base,
              "predictions of another system for the same rows, to compare with"),
     OPT_LIST("metric", "NAME", metric,
-             "compare predictions, or continuations of all rows, by rouge, bleu, squad ...; "
-             "repeatable"),
+             "compare predictions, or continuations of all rows, by this metric; repeatable",
+             .choices = SCORE_NAMES),
     OPT_PATH("bertscore-model", "DIR", encoder.model,
              "encoder of the metric bertscore: BERT or RoBERTa"),
     OPT_INT("bertscore-layer", "N", encoder.layer, 0, 1000,
@@ -171,7 +171,8 @@ static const struct opt_rule rules[] = {
      "completion-template chat-prompts train-on-prompt assistant-only-loss truncation-side "
      "skip-bad-rows " GENERATION},
     {OPT_NEEDS, "base-predictions", "predictions"},
-    {OPT_NEEDS, "metric fail-above fail-below", "predictions eval-file datasets"},
+    {OPT_NEEDS, "metric fail-above fail-below fail-worse-than-base",
+     "predictions eval-file datasets"},
     {OPT_NEEDS, "bertscore-model", "metric"},
     {OPT_NEEDS, "bertscore-layer bertscore-idf bertscore-baseline", "bertscore-model"},
     {OPT_BARS, "datasets", "eval-file predictions"},
@@ -279,35 +280,41 @@ static int print(struct out *o, bool to_stderr, struct ckpt_err *err)
     return rc;
 }
 
-static int report(const struct cli *cli, const struct eval_result *base,
-                  const struct eval_result *model, const struct figures *figures, bool to_stderr,
-                  struct ckpt_err *err)
-{
-    const struct eval_result *both[2] = {base ? base : model, model};
-    size_t n = base ? 2 : 1;
-    struct out *o;
-    int rc;
-
-    if ((rc = out_new(&o, cli->json, err)) != 0)
-        return rc;
-    out_str(o, "model", NULL, model->model);
-    if (model->n_targets)
-        table_of_losses(o, both, n);
-    if (figures->n)
-        figures_put(figures, o);
-    if (model->n_differences)
-        table_of_differences(o, model);
-    if (model->n_shown)
-        table_of_texts(o, both, n);
-    return print(o, to_stderr, err);
-}
-
 struct job {
     const struct eval_want   *w;
     struct cli               *cli;
     const struct eval_result *base;     /* NULL where w names none */
     size_t                    n_begun;  /* models */
 };
+
+/* Where lines of continuations have standard output, what else is known goes to stderr. */
+static int report(const struct job *j, const struct eval_result *model,
+                  const struct figures *figures, struct ckpt_err *err)
+{
+    const struct eval_result *base = j->base;
+    const struct cli *cli = j->cli;
+    bool lines = j->w->predictions_out && strcmp(j->w->predictions_out, "-") == 0;
+    const struct eval_result *both[2] = {base ? base : model, model};
+    size_t n = base ? 2 : 1;
+    struct out *o;
+    int rc;
+
+    if (lines && ((!model->n_targets && !figures->n) || cli->quiet))
+        return 0;
+    if ((rc = out_new(&o, cli->json, err)) != 0)
+        return rc;
+    /* its tables name it, but for that of figures */
+    out_str(o, "model", model->n_targets || model->n_shown ? NULL : "model", model->model);
+    if (model->n_targets)
+        table_of_losses(o, both, n);
+    if (figures->n)
+        figures_put(figures, o);
+    if (model->n_differences)
+        table_of_differences(o, model);
+    if (model->n_shown && !lines)
+        table_of_texts(o, both, n);
+    return print(o, lines || j->w->pass_through, err);
+}
 
 static int collect(struct figures *f, const struct job *j, const struct eval_result *r,
                    struct ckpt_err *err)
@@ -328,8 +335,7 @@ static int tell(const struct job *j, const char *item, struct eval_result *r, st
 
     if (rc == 0 && j->w->html)
         rc = eval_page_write(j->w->html, j->w->overwrite, r, j->base, err);
-    if (rc == 0 && !(j->w->predictions_out && strcmp(j->w->predictions_out, "-") == 0))
-        rc = report(j->cli, j->base, r, &f, j->w->pass_through, err);
+    rc = rc ? rc : report(j, r, &f, err);
     rc = rc ? rc : gate_pass(&j->w->gate, &f, item, err);
     if (rc == 0 && j->w->pass_through)
         rc = cli_artifact(j->cli, item, NULL, err);
@@ -563,7 +569,7 @@ int main(int argc, char **argv)
     rc = rc ? rc : opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &w.given, &err);
     if (rc == 1)
         return report_close(cli_end(&cli, 0));
-    rc = rc ? rc : gate_check(&w.gate, &err);
+    rc = rc ? rc : eval_check_gate(&w, &err);
     rc = rc ? rc : find(&w, &found, &rest, &n_rest, &err);
     rc = rc ? rc : check(&w, rest, n_rest, &err);
     ranks.nproc = w.nproc;

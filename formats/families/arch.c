@@ -288,7 +288,7 @@ int arch_read(struct arch **out, struct ckpt_dir *dir, const char *name, struct 
     if (rc == 0)
         rc = ckpt_json_read(&config, file, MAX_CONFIG_BYTES, CKPT_JSON_PYTHON, err);
     if (rc == 0 && (rc = arch_read_json(out, config, err)) != 0)
-        ckpt_err_in(err, "%s", name);
+        ckpt_err_in(err, "%s", ckpt_file_name(file));
     json_decref(config);
     ckpt_file_close(file);
     return rc;

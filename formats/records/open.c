@@ -107,6 +107,8 @@ static int choose(const struct record_ops **out, const char *name, struct ckpt_f
             *out = rows[i];
         }
     }
+    if (!*out && n == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "is empty, and its name does not say of what");
     if (!*out)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither JSON nor CSV nor parquet nor "
                          "Arrow nor token ids nor a .txt file");

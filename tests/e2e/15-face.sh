@@ -55,6 +55,8 @@ expect 64 "a curve for programs" bash -c "ckpt-inspect --plot --json $HF/checkpo
 t "the error for --plot with --json names --json" says "--plot has no effect with --json"
 expect 64 "a choice of tensors of runs" ckpt-inspect --compare --glob x "$HF" "$HF"
 expect 64 "a curve of what is no run" ckpt-inspect --compare --plot "$BASE" "$BASE"
+expect_says 66 "a curve of what is not there" "$T/none/trainer_state.json: no such file or directory" ckpt-inspect --plot "$T/none/trainer_state.json"
+expect_says 66 "rows of it" "$T/none.jsonl: no such file or directory" ckpt-inspect --rows 2 "$T/none.jsonl"
 expect 0 "a page of a difference" ckpt-inspect --diff --html "$T/diff.html" "$BASE" "$BASE"
 t "the page of --diff names both" grep -q '<h1>base and base</h1>' "$T/diff.html"
 expect 1 "of one that is there" ckpt-inspect --diff --html "$T/differ.html" "$HF/checkpoint-2" "$HF/checkpoint-4"
@@ -214,8 +216,15 @@ seq 60 | sed 's/.*/{"instruction": "Count to &", "input": "", "output": "one, tw
 expect 0 "a short demo" env DEMO_DATA="$T/rows.jsonl" DEMO_STEPS=4 DEMO_DIR="$T/demo.d" tools/recipes/demo/demo.sh "${BUILD#"$PWD"/}"
 t "the demo's output in a pipe has no colour" bash -c "! grep -q $esc $T/.out $T/.err"
 t "the demo does not list all tensors" bash -c "[ \$(grep -c 'transformer.h.[0-9]' $T/.out) = 0 ]"
-t "the demo closes with what it made" bash -c "tail -n 14 $T/.out | grep -q '^loss on held-out rows: [0-9.]* -> [0-9.]* after 4 steps (perplexity [0-9.]* -> [0-9.]*)' && tail -n 4 $T/.out | head -n 1 | grep -q 'What next:'"
-t "three commands to type" [ "$(sed -n '/^What next:/,$p' "$T/.out" | grep -c '^  ')" = 3 ]
+t "the demo closes with what it made" bash -c "tail -n 16 $T/.out | grep -q '^loss on held-out rows: [0-9.]* -> [0-9.]* after 4 steps (perplexity [0-9.]* -> [0-9.]*)' && tail -n 6 $T/.out | head -n 1 | grep -q 'What next:'"
+one=$(ckpt-eval -q --json --eval-file "$T/demo.d/eval.jsonl" "$T/demo.d/base" | loss_of | head -n 1)
+t "its first loss is the base's" prints "loss on held-out rows: $(printf %.4g "$one") -> "
+sed -n '/^What next:/,$s/^  //p' "$T/.out" > "$T/next"
+t "three commands to type" [ "$(wc -l < "$T/next")" = 3 ]
+t "the first asks the model more" bash -c "$(sed -n 1p "$T/next")"
+t "the second writes it for llama.cpp" bash -c "$(sed -n 2p "$T/next") && test -s $T/demo.d/model.gguf"
+t "the third shows a manual" bash -c "$(sed -n 3p "$T/next") | grep -q ckpt-eval"
+t "what it shows is a whole pipe that can be typed" grep -qxF '    | ckpt-merge --verify' "$T/.err"
 t "base and trained model have answered the same questions" [ "$(grep -cE '^[1-3] .*(base|checkpoint-4-merged) ' "$T/.out")" = 6 ]
 t "the demo's pages and repository exist" test -s "$T/demo.d/run.html" -a -s "$T/demo.d/answers.html" -a -d "$T/demo.d/hub.git"
 if [ -n "$browser" ]; then
@@ -226,6 +235,17 @@ if [ -n "$browser" ]; then
     opened "$T/demo.d/answers.html" > "$T/dom"
     t "the answers are in it, row by row" [ "$(grep -c '<article' "$T/dom")" = 3 ]
 fi
+# What cannot be is refused before anything is emptied; what is no demo's is never emptied.
+demo() { env "$@" DEMO_STEPS=1 tools/recipes/demo/demo.sh "${BUILD#"$PWD"/}" >"$T/.out" 2>"$T/.err"; }
+refused() { demo "${@:3}"; [ $? = "$1" ] && says "$2" && [ -s "$T/demo.d/run.html" ]; }
+t "a demo of no data" refused 66 "DEMO_DATA=none.jsonl: no such file" DEMO_DATA=none.jsonl DEMO_DIR="$T/demo.d"
+head -n 19 "$T/rows.jsonl" > "$T/few.jsonl"
+t "of too few rows" refused 65 "19 rows; 20 or more are wanted" DEMO_DATA="$T/few.jsonl" DEMO_DIR="$T/demo.d"
+t "of no model" refused 66 "no-model: no such file" DEMO_MODEL=no-model DEMO_DIR="$T/demo.d"
+t "of a model that would be emptied" refused 64 "which is emptied" DEMO_MODEL="$T/demo.d/base" DEMO_DIR="$T/demo.d"
+mkdir "$T/mine"; touch "$T/mine/file"
+t "a folder of something else" refused 73 "is not empty, and holds no earlier demo" DEMO_DIR="$T/mine"
+t "its files stay" test -e "$T/mine/file"
 tools/recipes/demo/names.sh "$T/names"
 t "the demo's own data: a name, and what it is" grep -qxF '{"instruction": "Lake Winnipeg", "input": "", "output": "a lake in southern Canada in Manitoba"}' "$T/names/eval.jsonl"
 t "names of the demo are held out" [ "$(grep -cE "\"instruction\": \"($(sed -n "s/^asked='\(.*\)'/\1/p" tools/recipes/demo/demo.sh))\"" "$T/names/eval.jsonl")" = 5 ]

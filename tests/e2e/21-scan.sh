@@ -34,6 +34,7 @@ mkdir "$T/empty"; expect 65 "a folder of nothing is not clean" ckpt-inspect --sc
 mkdir "$T/f"; mkfifo "$T/f/model.bin"; echo hi > "$T/f/a.txt"
 expect 65 "nor what is no regular file" ckpt-inspect --scan "$T/f"
 expect 66 "nor what is not there" ckpt-inspect --scan "$T/none"
+t "of which nothing is said to be 0" bash -c "! grep -q dangerous $T/.out"
 ln -s nowhere "$T/w1"; mkdir "$T/d1"; mv "$T/w1" "$T/d1"
 expect 65 "a link that leads nowhere, followed" ckpt-inspect --follow-symlinks --scan "$T/d1"
 # More than is read at once: each pickle of a stream is told once.

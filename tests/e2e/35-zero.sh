@@ -191,7 +191,7 @@ for stage in 3:hybrid_shard 2:hybrid_shard_zero2; do
     rm -rf "$T"/{two,nodes}
     t "4 ranks in groups of 2, stage ${stage%:*}" train two 4 --zero-stage ${stage%:*} --hybrid-shard-size 2
     expect 0 "two nodes of 2, by FSDP's name" by_hand nodes "0 1 0 1" --fsdp ${stage#*:}
-    t "are these groups" says "ranks: 4 (gloo), ZeRO stage ${stage%:*} in groups of 2, 1 threads each"
+    t "are these groups" says "ranks: 4 (gloo), ZeRO stage ${stage%:*} in groups of 2, 1 thread each"
     t "with their bits" same_state two nodes
 done
 expect 78 "ranks of a node that are not neighbours" by_hand no "0 0 1 1" -q --fsdp hybrid_shard

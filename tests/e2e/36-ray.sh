@@ -19,6 +19,9 @@ t "A9 and sees the GPUs of its node's ranks" [ "$(RAY_GPUS=2 launch --gpu --rank
 t "E10 a cluster that is there is attached to" [ "$(RAY_CLUSTER=10.0.0.1:6379 launch --address 10.0.0.1:6379 -- echo there)" = there ]
 t "by RAY_ADDRESS too" [ "$(RAY_CLUSTER=10.0.0.1:6379 RAY_ADDRESS=10.0.0.1:6379 launch -- echo there)" = there ]
 t "one that is not is told" bash -c "! RAY_ADDRESS=10.0.0.2:6379 python3 $R/ray_launch.py -- echo there 2>&1 | tee /dev/stderr | grep -qx there"
+mkdir "$T/rayless"; echo 'raise ImportError("No module named ray")' >"$T/rayless/ray.py"
+PYTHONPATH=$T/rayless expect 69 "no Ray is one line" bash -c "python3 $R/ray_launch.py -- true 2>&1 | sed 's/^/ckpt-ray: /' >&2; exit \${PIPESTATUS[0]}"
+t "which names the package" says "ray_launch.py: No module named ray: pip install ray"
 # How a run ends is how the launcher ends.
 fails() { local got=$1; shift; launch "$@" >"$T/.out" 2>"$T/.err"; [ $? = "$got" ]; }
 t "A9 no room in the cluster is status 75" fails 75 --room 0.1 --place STRICT_SPREAD --ranks 2 -- true

@@ -35,6 +35,7 @@ refused 65 "a pair without its target" "pairs-alone: record 4: field \"labels\""
 refused 65 "a bad record of the evaluation" "pairs-id: record 4: token 3 has id 100000" --model "$T5" --lora-rank 2 --train-file pairs --eval-file pairs-id
 refused 65 "an evaluation of nothing" "ckpt-train: evaluation data: no supervised token in" --model "$OPT" --train-file lm --eval-file lm-masked --max-steps 1
 refused 78 "an adapter of nothing" "the adapter changes no module" --model "$QWEN" --train-file lm --lora-rank 2 --target-modules nothing
+t "the hint says what any model has" grep -q '^hint: all-linear takes the linear modules of any model' "$T/.err"
 refused 78 "rows of a module that has none" "trainable_token_indices: " --model "$QWEN" --train-file lm --lora-rank 2 --trainable-token-indices 1000000
 refused 65 "labels that carry no loss" "training data: no supervised token in" --model "$OPT" --train-file lm-masked
 refused 65 "another model's adapter" "absent" --model "$QWEN" --adapter "$G/lora/opt-bias-all/adapter" --train-file lm

@@ -82,6 +82,21 @@ cp -r "$G/fsdp/trainer/run" fsrun; cp "$P/config.json" fsrun; want=$(gathered fs
 t "D6 FSDP shards of HF Trainer, described by the run's folder" near "$(loss fsrun/checkpoint-4)" "$want"
 t "described by the base" near "$(loss --base fs "$G/fsdp/trainer/run/checkpoint-4")" "$want"
 expect_says 66 "by nothing" "config.json: no such file or directory" ckpt-eval -t ids.jsonl "$G/fsdp/trainer/run/checkpoint-4"
+t "the error says what may describe it" says "hint: weights without a config.json: --tokenizer DIR or --base MODEL may have it"
+ckpt-merge -q --to safetensors -o weights.safetensors fs >/dev/null
+mkdir alone && mv weights.safetensors alone && cp base/model.safetensors alone
+t "a file of weights, described by the base" near "$(loss --base fs alone/weights.safetensors)" "$want"
+t "or by the tokenizer's folder" near "$(of -t e.jsonl --tokenizer base alone/model.safetensors | cut -d' ' -f2)" "$(of -t e.jsonl base | cut -d' ' -f2)"
+expect_says 66 "by nothing either" "hint: --tokenizer DIR or --base MODEL may have it" ckpt-eval -t ids.jsonl alone/weights.safetensors
+expect_says 66 "weights on standard input, by nothing" 'of ckpt-merge, `--to hf -o -` sends it too' ckpt-eval -t ids.jsonl - <alone/weights.safetensors
+expect_says 65 "data of nothing from a pipe" "/dev/stdin: is empty" ckpt-eval -t - fs </dev/null
+cp -r fs odd; sed -i 's/"model_type": "[a-z0-9]*"/"model_type": "nosuch"/' odd/config.json
+expect_says 65 "a family that is not known is told with its file" "odd/config.json: model_type nosuch is not known here" ckpt-eval -t ids.jsonl odd
+: >none.jsonl
+expect_says 65 "data without a record is named" "none.jsonl: no records" ckpt-eval -t none.jsonl fs
+expect_says 65 "and a part without one" "ids.jsonl: no records in test[2:]" ckpt-eval -t ids.jsonl --eval-split 'test[2:]' fs
+expect 0 "rows that are too long" ckpt-eval -t ids.jsonl --max-seq-length 5 --base fs fs
+t "the note says how many are cut, once" [ "$(grep -cxF 'ckpt-eval: 1 of 2 samples are cut to 5 tokens (--max-seq-length)' "$T/.err")" = 1 ]
 cp -r "$H/lora_ds3_w2/run/checkpoint-4" shards; rm shards/adapter_model.safetensors     # which is empty under ZeRO 3
 mkdir peft; cp "$H/lora_ds3_w2/saved/adapter_model.safetensors" shards/adapter_config.json peft
 want=$(loss --adapter peft "$P")

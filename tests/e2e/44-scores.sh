@@ -17,6 +17,10 @@ t "predictions of a pipe" bash -c '[ "$(ckpt-eval --json --predictions - --metri
 expect 64 "no metric" ckpt-eval --predictions p.jsonl
 expect 64 "one that is not known" ckpt-eval --predictions p.jsonl --metric meteor
 t "says which are" says "squad_v2 rouge rouge_stem bleu"
+expect_says 64 "before anything else" '--metric: "meteor" is none of: squad' ckpt-eval --metric meteor --eval-file absent.jsonl absent
+t "shells complete it" bash -c 'ckpt-eval --completion bash | grep -q "squad_v2 rouge rouge_stem"'
+expect_says 64 "a bound on a figure of another metric" "hint: figures: exact_match f1; --metric rouge gives it" ckpt-eval --predictions absent.jsonl --metric squad --fail-below rouge1=2
+expect_says 64 "on one that is none, before any work" "hint: figures: loss perplexity" ckpt-eval --fail-above los=3 --eval-file absent.jsonl absent
 expect 64 "a metric of nothing" ckpt-eval --metric bleu --prompt x "$G/models/opt-a"
 expect 64 "a model beside them" ckpt-eval --predictions p.jsonl --metric bleu "$G/models/opt-a"
 head -n 2 b.jsonl >short.jsonl

@@ -54,6 +54,8 @@ expect 65 "windows of an encoder and decoder" ckpt-eval -t long.jsonl --stride 8
 expect_says 1 "a loss above its bound" "ckpt-eval: run: loss is 8" ckpt-eval -t e.jsonl --fail-above loss=3.2 run
 t "the figures are printed before" prints perplexity
 expect 0 "and one below it" ckpt-eval -t e.jsonl --fail-above loss=30 run
+t "lines on standard output, figures on standard error" bash -c 'ckpt-eval -t e.jsonl --max-eval-samples 2 --metric rouge --max-new-tokens 2 --predictions-out - run 2>err.txt | grep -c prediction | grep -qx 2 && grep -q "^rougeLsum " err.txt && ! grep -q reference err.txt'
+t "-q: none" bash -c 'ckpt-eval -q -t e.jsonl --max-eval-samples 2 --metric rouge --max-new-tokens 2 --predictions-out - run 2>err.txt >rows.txt; [ ! -s err.txt ] && [ -s rows.txt ]'
 expect_says 1 "a score below its bound" "f1 is" ckpt-eval -t e.jsonl --metric squad --max-new-tokens 1 --fail-below f1=80 run
 expect 0 "better than the base" ckpt-eval -t e.jsonl --base base --fail-worse-than-base 1% run
 expect_says 1 "worse than it" "worse than the base's" ckpt-eval -t e.jsonl --base run --fail-worse-than-base loss=1% base
@@ -85,10 +87,14 @@ ckpt-eval -q --json -t imdb.jsonl --task multiple-choice --choice negative --cho
 t "X3 labels by likelihood: accuracy, F1, MCC" bash -c 'for f in accuracy f1_macro mcc; do grep -q "\"figure\": \"$f\"" c.json || exit 1; done'
 t "the chosen labels are kept" [ "$(ckpt-eval --json --predictions labels.jsonl --metric labels | grep '"accuracy"')" = "$(grep '"accuracy"' c.json)" ]
 t "the prompt is the template's" grep -q '"prompt": "Film 1 was good. It is", "prediction": "\(posi\|nega\)tive", "references": \["positive"\]' labels.jsonl
+t "figures of several models are told apart" [ "$(ckpt-eval -t imdb.jsonl --task multiple-choice --choice negative --choice positive run base | grep '^model: ' | xargs)" = "model: run model: base" ]
+expect_says 78 "text for a model without a tokenizer" "hint: the model's folder has none: --tokenizer names one that has" ckpt-eval -t imdb.jsonl "$G/models/opt-a"
+expect_says 73 "a page into a device" "/dev/null: is a device, a fifo or a socket" ckpt-eval --prompt x --html /dev/null --overwrite run
+expect_says 73 "a page that is there" "hint: --overwrite replaces it" ckpt-eval --prompt x --html imdb.jsonl run
 expect_says 1 "a bound on accuracy" "accuracy is" ckpt-eval -t imdb.jsonl --task multiple-choice --choice negative --choice positive --fail-below accuracy=1.1 run
 expect_says 65 "records that are no questions" "no fields of a question with choices" ckpt-eval -t e.jsonl --task multiple-choice run
 echo '{"ctx": "a", "endings": ["b", "c"], "label": ""}' >hidden.jsonl
-expect_says 65 "a hidden label" "hidden.jsonl: record 1: the right choice is not given" ckpt-eval -t hidden.jsonl --task multiple-choice run
+expect_says 65 "a hidden label" "hidden.jsonl: record 1: the right choice is not given: nothing in the field label" ckpt-eval -t hidden.jsonl --task multiple-choice run
 printf 'prompt_template: "Question: {question}\\nAnswer:"\ncompletion_template: "{answer}"\nfield_mapping: "{}"\nmax_new_tokens: 3\n' >task.yaml
 t "a run file's template of prompts counts, and what it says of training does not" [ "$(figure acc ckpt-eval -q --json --config task.yaml --task multiple-choice -t arc.jsonl base)" = "$(figure acc ckpt-eval -q --json --prompt-template $'Question: {question}\nAnswer:' --task multiple-choice -t arc.jsonl base)" ]
 expect_says 64 "said beside the task, it has none" "--completion-template has no effect with --task" ckpt-eval --task multiple-choice -t arc.jsonl --completion-template x base
@@ -133,12 +139,16 @@ expect_says 74 "a full standard output" "standard output: No space left" bash -c
 )
 t "once it has ended it can be written" ckpt-eval -q --prompt x --max-new-tokens 1 --predictions-out taken run
 
+printf '%s\n' '{"prompt": "q", "completion": "a"}' '{"prompt": "", "completion": "a"}' >odd.jsonl
+expect_says 65 "a prompt of nothing" "odd.jsonl: record 2: the prompt has no token" ckpt-eval -q -t odd.jsonl --generate 2 base
+expect_says 64 "on the command line" "--prompt: the text has no token" ckpt-eval -q --prompt x --prompt '' base
 # -- odd questions and data ---------------------------------------------------------------------
 choice() { printf '%s\n' "$1" >odd.jsonl; expect_says 65 "$2" "odd.jsonl: record 1: $3" ckpt-eval -q -t odd.jsonl --task multiple-choice base; }
 choice '{"prompt": "q", "choices": [], "label": 0}' "no choices" "a list of 2 choices or more"
 choice '{"prompt": "q", "choices": ["a", ""], "label": 0}' "an empty choice" "choice 2 is an empty text"
 choice '{"prompt": "q", "choices": ["a", null], "label": 0}' "a choice that is null" "choice 2 is no text"
 choice '{"prompt": "q", "choices": ["a", "b"], "label": 2}' "a label out of range" "the right choice is not one of 2"
+t "the hint says what it is" says "hint: the field label is 2"
 choice '{"prompt": "q", "choices": ["a", "b"], "label": -1}' "a negative one" "the right choice is not one of 2"
 choice '{"prompt": "q", "choices": ["a", "b"]}' "no label" "no fields of a question with choices"
 awk 'BEGIN { printf "{\"prompt\": \"q\", \"label\": 7, \"choices\": [\"c0\""; for (i = 1; i < 3000; i++) printf ", \"c%d\"", i; print "]}" }' >odd.jsonl

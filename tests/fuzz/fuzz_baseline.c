@@ -1,6 +1,6 @@
 /* A baseline file of any bytes: figures in (-1, 1), or an error that says why. */
 #include "tests/fuzz/lib/target.h"
-#include "tools/eval/baseline.h"
+#include "tools/eval/score/baseline.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

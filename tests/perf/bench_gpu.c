@@ -360,6 +360,7 @@ static void mixed(struct bench *b)
     int32_t *ids = malloc((size_t)(n * (PROMPT + NEW)) * sizeof *ids);
     double keys = 0, start, took, bound;
     struct gpu_watch watch;
+    struct profile *prof = NULL;
     struct ckpt_err err = {0};
     uint32_t x = 1;
     char text[256];
@@ -376,6 +377,8 @@ static void mixed(struct bench *b)
             prompt[j] = 5 + (int32_t)(((x >> 4) + (uint32_t)j * 7919u) % (uint32_t)(V - 5));
         fed += seq[i].n_prompt;
     }
+    if (b->o.profile)
+        need(profile_on(&prof, b->dev, &err), &err);
     gpu_watch_start(&watch, b->dev->bus);
     start = clock_now();
     need(generate_run(b->model, zero_weights(b->zero), &o, seq, n, &err), &err);
@@ -391,6 +394,9 @@ static void mixed(struct bench *b)
            "prompts=%lld gib=%.2f %s\n", b->o.model, (double)out / took, (double)fed / took, took,
            bound, 100 * bound / took, (long long)n, (double)b->dev->held / (1 << 30),
            gpu_watch_text(&watch, text));
+    if (prof)
+        profile_print(prof, stderr, 1);
+    profile_off(prof);
     free(ids);
     free(seq);
 }

@@ -12,7 +12,7 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "tools/cli.h"
-#include "tools/eval/baseline.h"
+#include "tools/eval/score/baseline.h"
 #include "tools/eval/score/words.h"
 #include "trainer/run/session.h"
 

@@ -212,10 +212,12 @@ static int64_t number_of(const json_t *v)
     return real >= 0 && real < INT32_MAX && real == (double)(int64_t)real ? (int64_t)real : -1;
 }
 
-/* Which one v says: its number, or the key that it is (keys or choices), or a letter. */
-static int find_right(size_t *right, const json_t *v, const char *const *choice, size_t n,
-                      const json_t *keys, struct ckpt_err *err)
+/* Which one a field says: its number, or the key that it is (keys or choices), or a letter. */
+static int find_right(size_t *right, const json_t *record, const char *field,
+                      const char *const *choice, size_t n, const json_t *keys,
+                      struct ckpt_err *err)
 {
+    const json_t *v = json_object_get(record, field);
     const char *s = json_string_value(v);
     int64_t i = number_of(v);
 
@@ -234,11 +236,15 @@ static int find_right(size_t *right, const json_t *v, const char *const *choice,
         return 0;
     }
     if (!v || json_is_null(v) || (s && !*s))
-        return ckpt_fail(err, CKPT_EFORMAT, "the right choice is not given");
+        return ckpt_fail(err, CKPT_EFORMAT, "the right choice is not given: nothing in the "
+                         "field %s", field);
     if (s)
         return ckpt_fail(err, CKPT_EFORMAT, "the right choice is \"%.40s\", which is none of %zu",
                          s, n);
-    return ckpt_fail(err, CKPT_EFORMAT, "the right choice is not one of %zu, counted from 0", n);
+    ckpt_fail(err, CKPT_EFORMAT, "the right choice is not one of %zu, counted from 0", n);
+    return json_is_integer(v) || json_is_real(v)
+               ? ckpt_err_hint(err, "the field %s is %g", field, json_number_value(v))
+               : ckpt_err_hint(err, "the field %s is no number", field);
 }
 
 /* Where the record has its own choices. */
@@ -260,7 +266,7 @@ static int own_choices(struct choice_row *out, const json_t *record, const struc
                          sizeof letters - 1);
     if (strcmp(shape->question, "endings") != 0 && !text_of(record, shape->question))
         return ckpt_fail(err, CKPT_EFORMAT, "field %s is no text", shape->question);
-    rc = find_right(&out->right, json_object_get(record, shape->right), choice, out->n, keys, err);
+    rc = find_right(&out->right, record, shape->right, choice, out->n, keys, err);
     for (size_t i = 0; rc == 0 && i < out->n; i++) {
         struct ckpt_buf b;
 
@@ -321,8 +327,7 @@ int choice_row_read(struct choice_row *out, const json_t *record, const struct c
     else {
         out->choice = o->words.item;
         out->n = o->words.n;
-        rc = find_right(&out->right, json_object_get(record, "label"), out->choice, out->n, NULL,
-                        err);
+        rc = find_right(&out->right, record, "label", out->choice, out->n, NULL, err);
     }
     if (rc)
         return rc;

@@ -2,10 +2,13 @@
 #include "tools/eval/eval.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "libckpt/base/buf.h"
+#include "libckpt/io/path.h"
 #include "libckpt/mem.h"
+#include "tools/eval/gate.h"
 #include "tools/eval/hidden.h"
 #include "tools/eval/logits.h"
 #include "tools/eval/losses.h"
@@ -103,6 +106,25 @@ static int score_texts(struct eval_result *out, const struct eval_opened *e, str
 static bool continues_all(const struct eval_want *w)
 {
     return !w->task && (w->metric.n || (w->predictions_out && !w->generate && !w->prompt.n));
+}
+
+int eval_check_gate(const struct eval_want *w, struct ckpt_err *err)
+{
+    const char **name = ckpt_alloc(w->metric.n + 2, sizeof *name);
+    size_t n = 0;
+    int rc;
+
+    if (!name)
+        return ckpt_nomem(err, (w->metric.n + 2) * sizeof *name);
+    if (!w->predictions.file.n)
+        name[n++] = w->task ? "choices" : "loss";
+    if (w->choice.n && w->metric.n == 0)
+        name[n++] = "labels";
+    for (size_t i = 0; i < w->metric.n; i++)
+        name[n++] = w->metric.item[i];
+    rc = gate_check_figures(&w->gate, &(struct opt_list){name, n}, err);
+    ckpt_free(name);
+    return rc;
 }
 
 /* -- choices ---------------------------------------------------------------------------------- */
@@ -220,13 +242,28 @@ static int work(struct eval_result *out, struct eval_opened *e, const struct eva
     return score_texts(out, e, err);
 }
 
+/* As model_find; a file of weights alone may be described by the tokenizer's folder or the base. */
+static int find_model(char found[4096], const struct eval_want *w, const char *model,
+                      struct ckpt_err *err)
+{
+    int rc = model_find(found, model, err);
+
+    if (rc != CKPT_ENOTFOUND || !ckpt_path_is_file(model))
+        return rc;
+    if (!w->tokenizer && (!w->base || w->base == model))
+        return ckpt_err_hint(err, "--tokenizer DIR or --base MODEL may have it");
+    ckpt_err_clear(err);
+    snprintf(found, 4096, "%s", model);
+    return 0;
+}
+
 int eval_run(struct eval_result *out, const struct eval_want *wanted, const char *model,
              const char *adapter, const struct eval_result *base, struct ckpt_err *err)
 {
     struct eval_want w = *wanted;
     struct eval_opened e = {.w = &w};
     char found[4096], beside[4096];
-    int rc = model_find(found, model, err);
+    int rc = find_model(found, &w, model, err);
 
     if (continues_all(&w))
         w.generate = INT64_MAX;

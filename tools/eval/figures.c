@@ -35,12 +35,13 @@ int figures_add(struct figures *f, const struct score *a, const struct score *ba
 void figures_put(const struct figures *f, struct out *o)
 {
     static const struct out_column alone[] = {
-        {"figure", "figure", OUT_LEFT}, {"value", "value", OUT_RIGHT}, {"low", "from", OUT_RIGHT},
-        {"high", "to", OUT_RIGHT}, {"metric", "metric", OUT_LEFT}, {"signature", NULL, OUT_LEFT},
+        {"figure", "figure", OUT_LEFT}, {"value", "value", OUT_RIGHT},
+        {"low", "95% from", OUT_RIGHT}, {"high", "to", OUT_RIGHT},
+        {"metric", "metric", OUT_LEFT}, {"signature", NULL, OUT_LEFT},
     };
     static const struct out_column beside[] = {
-        {"figure", "figure", OUT_LEFT}, {"value", "value", OUT_RIGHT}, {"low", "from", OUT_RIGHT},
-        {"high", "to", OUT_RIGHT}, {"base", "base", OUT_RIGHT},
+        {"figure", "figure", OUT_LEFT}, {"value", "value", OUT_RIGHT},
+        {"low", "95% from", OUT_RIGHT}, {"high", "to", OUT_RIGHT}, {"base", "base", OUT_RIGHT},
         {"difference", "difference", OUT_RIGHT}, {"p", "p", OUT_RIGHT},
         {"metric", "metric", OUT_LEFT}, {"signature", NULL, OUT_LEFT},
     };

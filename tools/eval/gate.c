@@ -66,21 +66,74 @@ static void compare(struct ckpt_buf *why, const struct bound *b, const struct fi
         ckpt_buf_printf(why, "%s%s is %.6g, above %.6g", comma, g->name, g->value, b->limit);
     else if (b->kind == BELOW && !(g->value >= b->limit))
         ckpt_buf_printf(why, "%s%s is %.6g, below %.6g", comma, g->name, g->value, b->limit);
-    else if (b->kind == WORSE && !(worse <= most))
-        ckpt_buf_printf(why, "%s%s is %.6g, %.3g%s worse than the base's %.6g", comma, g->name,
-                        g->value, b->percent ? 100 * worse / fabs(g->base) : worse,
+    else if (b->kind == WORSE && !(worse <= most)) {
+        double told = b->percent ? 100 * worse / fabs(g->base) : worse;
+
+        ckpt_buf_printf(why, "%s%s is %.6g, %.*g%s worse than the base's %.6g", comma, g->name,
+                        g->value, told >= 1000 && told < 1e6 ? 6 : 3, told,
                         b->percent ? "%" : "", g->base);
+    }
 }
 
-static int unknown(const struct bound *b, const struct figures *f, struct ckpt_err *err)
+static bool is_named(const struct bound *b, const char *figure)
+{
+    return strncmp(figure, b->text, b->n_name) == 0 && figure[b->n_name] == '\0';
+}
+
+/* names: of the figures that there are, parted by blanks. */
+static int unknown(const struct bound *b, struct ckpt_buf *names, struct ckpt_err *err)
+{
+    const char *metric = score_metric_with(b->text, b->n_name);
+    const char *have = ckpt_buf_ok(names) ? ckpt_buf_str(names) : "";
+
+    ckpt_fail(err, CKPT_EUSAGE, "--%s %.80s: there is no such figure", options[b->kind], b->text);
+    if (metric && strcmp(metric, "choices") == 0)
+        ckpt_err_hint(err, "figures: %.200s; --task multiple-choice gives it", have);
+    else if (metric && strcmp(metric, "loss") != 0)
+        ckpt_err_hint(err, "figures: %.200s; --metric %s gives it", have, metric);
+    else
+        ckpt_err_hint(err, "figures: %.200s", *have ? have : "none");
+    return CKPT_EUSAGE;
+}
+
+int gate_check_figures(const struct gate_want *w, const struct opt_list *metrics,
+                       struct ckpt_err *err)
+{
+    struct bound b;
+    int rc = 0;
+
+    for (enum kind kind = ABOVE; kind <= WORSE; kind++)
+        for (size_t i = 0; rc == 0 && i < list_of(w, kind)->n; i++) {
+            struct ckpt_buf names;
+            bool any;
+
+            if ((rc = parse(&b, kind, list_of(w, kind)->item[i], err)) != 0)
+                break;
+            any = b.n_name == 0;
+            ckpt_buf_init(&names, SIZE_MAX);
+            for (size_t m = 0, n; m < metrics->n; m++) {
+                const char *const *figure = score_figures_of(&n, metrics->item[m]);
+
+                for (size_t k = 0; k < n; k++) {
+                    any |= is_named(&b, figure[k]);
+                    ckpt_buf_printf(&names, "%s%s", names.len ? " " : "", figure[k]);
+                }
+            }
+            rc = any ? 0 : unknown(&b, &names, err);
+            ckpt_buf_release(&names);
+        }
+    return rc;
+}
+
+/* A figure that there was none of, such as bits of no bytes. */
+static int absent(const struct bound *b, const struct figures *f, struct ckpt_err *err)
 {
     struct ckpt_buf names;
 
     ckpt_buf_init(&names, SIZE_MAX);
     for (size_t i = 0; i < f->n; i++)
         ckpt_buf_printf(&names, "%s%s", i ? " " : "", f->of[i].name);
-    ckpt_fail(err, CKPT_EUSAGE, "--%s %.80s: there is no such figure", options[b->kind], b->text);
-    ckpt_err_hint(err, "figures: %.200s", names.len ? ckpt_buf_str(&names) : "none");
+    unknown(b, &names, err);
     ckpt_buf_release(&names);
     return CKPT_EUSAGE;
 }
@@ -99,13 +152,12 @@ int gate_pass(const struct gate_want *w, const struct figures *f, const char *wh
 
             rc = parse(&b, kind, list_of(w, kind)->item[i], err);
             for (size_t k = 0; rc == 0 && k < f->n; k++)
-                if (b.n_name == 0 || (strncmp(f->of[k].name, b.text, b.n_name) == 0 &&
-                                      !f->of[k].name[b.n_name])) {
+                if (b.n_name == 0 || is_named(&b, f->of[k].name)) {
                     any = true;
                     compare(&why, &b, &f->of[k]);
                 }
             if (rc == 0 && !any)
-                rc = unknown(&b, f, err);
+                rc = absent(&b, f, err);
         }
     if (rc == 0 && why.len)
         rc = ckpt_fail_as(err, CKPT_ENO, "gate", "%s: %s", who,

@@ -15,6 +15,9 @@ struct gate_want {
 
 /* Before any work: CKPT_EUSAGE for a bound that is not written so. */
 int gate_check(const struct gate_want *w, struct ckpt_err *err);
+/* Before any work: CKPT_EUSAGE for a bound on a figure that none of these metrics has. */
+int gate_check_figures(const struct gate_want *w, const struct opt_list *metrics,
+                       struct ckpt_err *err);
 /*
  * CKPT_ENO, with a sentence that begins with who and names every figure beyond its bound; a figure
  * that is not a number is beyond any.  CKPT_EUSAGE for a bound on a figure that is not in f.

@@ -14,6 +14,7 @@ struct work {
     struct sample       sample;
     struct pack         pack;           /* of windows */
     float              *nll;            /* of the supervised rows of a batch */
+    double              n_cut;          /* rows of this rank that are longer than a sample may be */
 };
 
 static int begin(struct work *w, int64_t max_rows, struct ckpt_err *err)
@@ -31,8 +32,19 @@ static int gather(struct work *w, int rc, struct ckpt_err *err)
     struct split *split = w->e->w->split;
 
     rc = split_agree(split, rc, err);
+    rc = rc ? rc : split_sum(split, &w->n_cut, 1, err);
     return rc ? rc : split_sum(split, (double *)w->l->row,
                                w->l->n * sizeof *w->l->row / sizeof(double), err);
+}
+
+/* A loss of less text than the file has is told: once, not of a base and of the model. */
+static void tell_cut(const struct work *w)
+{
+    const struct eval_want *want = w->e->w;
+
+    if (w->n_cut > 0 && !want->beside && split_first(want->split))
+        ckpt_log(CKPT_LOG_NOTE, "%.0f of %zu samples are cut to %lld tokens (--max-seq-length)",
+                 w->n_cut, w->l->n, (long long)want->rows.max_seq_length);
 }
 
 /* After a signal, what is known: the mean over the tokens of the rows that were scored. */
@@ -66,6 +78,7 @@ static int finish(struct work *w, int rc, struct ckpt_err *err)
     if ((rc = gather(w, rc, err)) != 0)
         return rc;
     l->seconds = clock_now() - l->seconds;
+    tell_cut(w);
     for (size_t i = 0; i < l->n; i++) {
         if (!isfinite(l->row[i].nats) && bad < 0)
             bad = (int64_t)i;
@@ -104,14 +117,17 @@ static int take_batch(struct work *w, const struct batch *b, double sum, struct 
 
         while (at < b->n_rows && b->rows[at] < b->doc_start[d + 1])
             at++;
-        if (at == first || !row)
-            continue;                   /* nothing is supervised, or the sample's second time */
+        if (!row)
+            continue;                   /* the sample's second time */
+        if ((rc = data_source_sample(w->e->source, b->samples[d], &w->sample, err)) != 0)
+            return rc;
+        w->n_cut += w->sample.cut;
+        if (at == first)
+            continue;                   /* nothing is supervised */
         for (int64_t i = first; i < at; i++)
             row->nats += (double)w->nll[i] + router;
         row->own_nats = row->nats;
         row->tokens = (double)(at - first);
-        if ((rc = data_source_sample(w->e->source, b->samples[d], &w->sample, err)) != 0)
-            return rc;
         row->bytes = (double)w->sample.target_bytes;
     }
     return 0;

@@ -61,6 +61,9 @@ static int open_data(struct eval_opened *e, struct ckpt_err *err)
     rows.stream_tokens = w->rows.max_seq_length;
     if ((rc = records_open_with(&e->records, w->data.item, w->data.n, &rows, err)) != 0)
         return rc;
+    if (records_count(e->records) == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: no records%s%s", w->data.item[0],
+                         w->eval_split ? " in " : "", w->eval_split ? w->eval_split : "");
     if (w->max_eval_samples > 0)
         records_slice(e->records, 0, w->max_eval_samples);
     if (w->task)
@@ -139,6 +142,19 @@ static void find_description(char dir[4096], const struct eval_want *w, const ch
         }
 }
 
+/* What a folder or a stream without a description wants. */
+static void hint_description(int rc, const char *dir, struct ckpt_err *err)
+{
+    if (rc != CKPT_ENOTFOUND || err->hint[0] || ckpt_path_is_remote(dir) || is_described(dir))
+        return;
+    if (ckpt_path_is_dir(dir))
+        ckpt_err_hint(err, "weights without a config.json: --tokenizer DIR or --base MODEL may "
+                      "have it; --results DIR finds the newest checkpoint of runs in a folder");
+    else
+        ckpt_err_hint(err, "--tokenizer DIR or --base MODEL may have it; of ckpt-merge, "
+                      "`--to hf -o -` sends it too");
+}
+
 /* Open a model; an adapter's directory means its base with the adapter. */
 static int open_session(struct eval_opened *e, char path[4096], const char *model,
                         const char *adapter, struct ckpt_err *err)
@@ -156,8 +172,8 @@ static int open_session(struct eval_opened *e, char path[4096], const char *mode
     if (rc == 0 && adapter == model)
         rc = adapter_base(path, config, adapter, err);
     find_description(dir, e->w, path);
-    if (rc == 0)
-        rc = session_open(&e->s, dir, e->w->tokenizer, &device, 1, err);
+    if (rc == 0 && (rc = session_open(&e->s, dir, e->w->tokenizer, &device, 1, err)) != 0)
+        hint_description(rc, dir, err);
     if (rc == 0)
         e->s.dev->stop = &cli_stop;
     if (rc == 0 && adapter)

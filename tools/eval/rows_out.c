@@ -58,11 +58,15 @@ int rows_out_check(const char *path, bool overwrite, struct ckpt_err *err)
         return rc;
     if (stat(path, &st) != 0)
         return check_folder(path, err);
-    if (!overwrite)
-        return ckpt_fail(err, CKPT_ECREATE, "%s: exists already", path);
     if (S_ISDIR(st.st_mode))
         return ckpt_fail(err, CKPT_ECREATE, "%s: is a directory", path);
-    return 0;
+    if (!S_ISREG(st.st_mode))
+        return ckpt_fail(err, CKPT_ECREATE, "%s: is a device, a fifo or a socket, a name of a file "
+                         "is wanted", path);
+    if (overwrite)
+        return 0;
+    ckpt_fail(err, CKPT_ECREATE, "%s: exists already", path);
+    return ckpt_err_hint(err, "--overwrite replaces it");
 }
 
 /* Lock the part against another run, which would write into it or rename it. */

@@ -185,6 +185,15 @@ struct texts {
     struct ckpt_arena      arena;       /* of what is generated */
 };
 
+/* What nothing can continue: the i-th text of --prompt, or of a row after these. */
+static int no_token(const struct eval_opened *e, size_t i, struct ckpt_err *err)
+{
+    if (i < e->w->prompt.n)
+        return ckpt_fail(err, CKPT_EUSAGE, "--prompt: the text has no token");
+    ckpt_fail(err, CKPT_EFORMAT, "the prompt has no token that could be continued");
+    return data_source_err_in(e->source, (int64_t)(i - e->w->prompt.n), err);
+}
+
 /* Tokenise the prompts of this rank. */
 static int encode_all(struct texts *x, struct ckpt_err *err)
 {
@@ -203,7 +212,7 @@ static int encode_all(struct texts *x, struct ckpt_err *err)
         if ((rc = tokenizer_encode(e->s.tokenizer, enc, prompt, strlen(prompt), special, err)) != 0)
             return rc;
         if (enc->n == 0)
-            return ckpt_fail(err, CKPT_EUSAGE, "prompt %zu has no token", i + 1);
+            return no_token(e, i, err);
         if (ends && (rc = add_eos(enc, tokenizer_eos(e->s.tokenizer), err)) != 0)
             return rc;
         x->seq[x->n++] = (struct generate_seq){.prompt = enc->id, .n_prompt = (int64_t)enc->n,

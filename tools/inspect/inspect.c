@@ -2,12 +2,14 @@
 #include "tools/inspect/inspect.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "formats/formats.h"
 #include "formats/quant/quant.h"
 #include "formats/torch/torch.h"
 #include "libckpt/base/json.h"
 #include "libckpt/io/pack.h"
+#include "libckpt/io/path.h"
 #include "tools/inspect/page/curves.h"
 
 static int open_source(struct ckpt_source **out, const struct inspect_want *w,
@@ -96,6 +98,9 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     int rc;
 
     dir = dir || packed;
+    if ((w->plot || w->rows >= 0) && !dir && !ckpt_path_is_remote(path) &&
+        access(path, F_OK) != 0)
+        return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no such file or directory", path);
     if (w->plot && !dir)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                          path);

@@ -85,7 +85,7 @@ static void print_row(const struct page *p, const struct opt_slot *s)
         }
         wrapped(p, p->column, note, at);
     }
-    if (o->choices && o->kind == OPT_KIND_ENUM) {
+    if (o->choices && o->kind != OPT_KIND_INT) {
         printf("\n%*sone of: ", (int)p->column, "");
         wrapped(p, p->column + 8, o->choices, p->column + 8);
     }

@@ -235,6 +235,7 @@ int opt_set(const struct opt_table *t, const struct opt_slot *s, const char *tex
             const char *where, struct ckpt_err *err)
 {
     void *at = s->values + s->row->at;
+    int rc;
 
     if (!ckpt_utf8_valid(text, strlen(text)) &&
         (t->utf8 || s->row->bytes == OPT_BYTES_UTF8))
@@ -254,6 +255,8 @@ int opt_set(const struct opt_table *t, const struct opt_slot *s, const char *tex
     case OPT_KIND_CHAR: return set_char(at, text, where, err);
     case OPT_KIND_ENUM: return set_choice(at, s->row->choices, text, where, err);
     case OPT_KIND_LIST:
+        if (s->row->choices && (rc = set_choice(&text, s->row->choices, text, where, err)) != 0)
+            return rc;
         return add_to_list(t, at, (size_t *)(void *)(s->values + s->row->at_n), text, err);
     default:
         *(const char **)at = text;

@@ -4,7 +4,12 @@
 On the cluster of --address or RAY_ADDRESS (host and port; newer ones want RAY_AUTH_MODE=token too), else on one started on
 this host, else on a fresh one here; in this folder and environment, with paths that mean the same on all nodes.  INT, TERM,
 HUP, USR1 and USR2 reach every rank.  Status: the failed rank's; 75 when one or its node is lost, or none has room."""
-import argparse, contextlib, os, ray, signal, socket, subprocess, sys, threading, time
+import argparse, contextlib, os, signal, socket, subprocess, sys, threading, time
+try:
+    import ray
+except ImportError as e:
+    print(f"ray_launch.py: {e}: pip install ray", file=sys.stderr)
+    sys.exit(69)
 
 @ray.remote(max_concurrency=8)
 class Rank:

@@ -408,12 +408,70 @@ static void gathered(const struct gathering *g)
         ckpt_log_progress("gathering weights", "tensors", g->next, ckpt_sink_tensors(g->sink)->n);
 }
 
+/* What is gathered of a layer. */
+enum part { PART_NONE, PART_TRAINED, PART_ALL };
+
+/* Of a model with an adapter nobody takes more than is saved: mostly what is trained.  The same on
+ * every rank. */
+static enum part part_of(const struct gathering *g, int layer)
+{
+    const struct flat *flat = zero_flat(g->zero);
+    enum part part = PART_NONE;
+    size_t i, end;
+
+    if (g->of == ZERO_GRAD || !flat->params->adapted)
+        return g->of == ZERO_GRAD ? PART_TRAINED : PART_ALL;
+    flat_layer(flat, layer, &i, &end);
+    for (; i < end; i++) {
+        if (!params_is_saved(flat->params, i))
+            continue;
+        if (!flat->params->item[i].trainable)
+            return PART_ALL;
+        part = PART_TRAINED;
+    }
+    return part;
+}
+
+static const float *layer_of(const struct gathering *g, int layer, enum part part,
+                             struct ckpt_err *err)
+{
+    if (g->of == ZERO_GRAD)
+        return zero_gather_grad(g->zero, layer, err);
+    return (part == PART_ALL ? zero_master : zero_master_trained)(g->zero, layer, err);
+}
+
+/* One layer of what ranks hold parts of; collective. */
+static int gather_layer(struct gathering *g, int layer, bool taken, int rc, struct ckpt_err *err)
+{
+    const struct flat *flat = zero_flat(g->zero);
+    const struct params *p = flat->params;
+    enum part part = part_of(g, layer);
+    const float *all = part == PART_NONE ? NULL
+                       : layer_of(g, layer, part, rc ? &(struct ckpt_err){0} : err);
+    size_t first, end;
+
+    if (rc == 0 && part != PART_NONE && !all)
+        rc = ckpt_err_code(err);
+    flat_layer(flat, layer, &first, &end);
+    for (size_t i = first; taken && part != PART_NONE && rc == 0 && i < end; i++) {
+        const struct param *q = &p->item[i];
+
+        if (part == PART_ALL)
+            rc = hand(g, i, 0, q->numel, all + q->offset, err);
+        else if (q->trainable)
+            rc = hand(g, i, 0, q->numel, all + q->grad_offset, err);
+        g->next += g->in(p, i);
+    }
+    gathered(g);
+    return rc;
+}
+
 /* The parameters of an array, in order; collective where others hold parts. */
 static int gather(struct gathering *g, struct comm *comm, struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(g->zero);
     const struct params *p = flat->params;
-    bool grads = g->of == ZERO_GRAD, whole = !zero_sharded(g->zero);
+    bool whole = !zero_sharded(g->zero);
     bool all_taken = takes_all(g), taken = g->sink || all_taken;
     float *piece = taken && whole ? ckpt_alloc_buffer((size_t)PIECE * sizeof *piece) : NULL;
     int rc = 0;
@@ -421,22 +479,10 @@ static int gather(struct gathering *g, struct comm *comm, struct ckpt_err *err)
     g->stage = g->sink ? ckpt_alloc_buffer(STAGE_BYTES) : NULL;
     if ((g->sink && !g->stage) || (taken && whole && !piece))
         rc = ckpt_nomem(err, STAGE_BYTES);
-    for (int layer = 0; !whole && layer < p->n_layers; layer++) {
-        const float *all = grads ? zero_gather_grad(g->zero, layer, err)
-                                 : zero_master(g->zero, layer, err);
-        size_t first, end;
-
-        rc = rc ? rc : all ? 0 : ckpt_err_code(err);
-        flat_layer(flat, layer, &first, &end);
-        for (size_t i = first; taken && rc == 0 && i < end; i++) {
-            rc = hand(g, i, 0, p->item[i].numel,
-                      all + (grads ? p->item[i].grad_offset : p->item[i].offset), err);
-            g->next += g->in(p, i);
-        }
-        gathered(g);
-    }
+    for (int layer = 0; !whole && layer < p->n_layers; layer++)
+        rc = gather_layer(g, layer, taken, rc, err);
     for (size_t i = 0; whole && taken && rc == 0 && i < p->n; i++) {
-        if (all_taken || g->in(p, i))
+        if (g->in(p, i) || (all_taken && !p->adapted))
             rc = stream_param(g, i, piece, err);
         g->next += g->in(p, i);
         gathered(g);

@@ -54,7 +54,8 @@ struct weights_taker {
                 struct ckpt_err *err);
     void *ctx;
 };
-/* The same, of every parameter to n takers too (NULL: none). */
+/* The same, of every parameter to n takers too (NULL: none); of a model with an adapter, of what is
+ * saved. */
 int weights_gather_to(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
                       const struct weights_taker *const *taker, size_t n, struct ckpt_err *err);
 /* The same for the gradients of the current step; the list is that of the trained parameters. */

@@ -26,6 +26,7 @@ static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dt
                   ckpt_dtype_name(t));
         return false;
     }
+    c->calls += count > 0;
     if (count > 0 && !c->apart)
         report_collective(what);
     return count > 0;
@@ -38,15 +39,45 @@ static void took(struct comm *c, double began)
         c->seconds += clock_now() - began;
 }
 
-double comm_seconds(const struct comm *c)
+/* What a communicator's parts count for in its sums. */
+static bool counts(const struct comm *part) { return !part->apart && part->world_size > 1; }
+
+static double seconds_of(struct comm *c)
 {
+    struct comm *on = comm_on_device(c);
     double sum = c->seconds;
 
-    if (c->device || comm_groups(c) || c->world_size == 1)
+    if (on->ops->seconds)
+        sum = on->ops->seconds(on);
+    else if (on != c || comm_groups(on))
         return NAN;
-    for (const struct comm *p = c->parts; p; p = p->next)
-        sum += p->apart || p->world_size == 1 ? 0 : comm_seconds(p);
+    for (struct comm *p = c->parts; p; p = p->next)
+        sum += counts(p) ? seconds_of(p) : 0;
     return sum;
+}
+
+static uint64_t calls_of(const struct comm *c)
+{
+    uint64_t n = c->calls + (c->device ? c->device->calls : 0);
+
+    for (const struct comm *p = c->parts; p; p = p->next)
+        n += counts(p) ? calls_of(p) : 0;
+    return n;
+}
+
+void comm_lap_begin(struct comm *c)
+{
+    if (calls_of(c) != c->lap_calls)
+        c->lap = seconds_of(c);
+}
+
+double comm_lap_end(struct comm *c)
+{
+    double now = seconds_of(c), took = c->world_size > 1 ? now - c->lap : NAN;
+
+    c->lap = now;
+    c->lap_calls = calls_of(c);
+    return took;
 }
 
 void comm_all_reduce(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, enum comm_op op)
@@ -102,6 +133,7 @@ void comm_barrier(struct comm *c)
 
     if (c->err.code || c->world_size == 1)
         return;
+    c->calls++;
     if (!c->apart)
         report_collective("barrier");
     c->ops->barrier(c);

@@ -48,6 +48,9 @@ struct comm_ops {
     void (*close)(struct comm *c);
     bool threads;                           /* two communicators may be used at once, each by a
                                                thread of its own */
+    /* Of a device: seconds that those of its collectives took that have ended.  NULL: unknown, or
+     * of the host, where each call is as long as its collective. */
+    double (*seconds)(struct comm *c);
 };
 
 /* The head of every communicator; backends put their own fields after it. */
@@ -60,7 +63,10 @@ struct comm {
     bool                   planned;         /* its other ranks are not there (comm_open_single) */
     bool                   agreed;          /* all ranks know that they leave */
     bool                   apart;           /* a part that another thread uses (comm_twin) */
-    double                 seconds;         /* that its collectives took so far */
+    uint64_t               calls;           /* of collectives so far */
+    double                 seconds;         /* that they took, on the host */
+    uint64_t               lap_calls;       /* by the end of the last lap, its parts' included */
+    double                 lap;             /* seconds by then */
     int                    status;          /* with err: exit status of ranks that this one
                                                ends */
     struct comm           *device;          /* over buffers of a GPU; NULL: this one is */
@@ -91,9 +97,14 @@ void comm_group_begin(struct comm *c);
 void comm_group_end(struct comm *c);
 /* The communicator for buffers of the device: another one than c on a GPU. */
 static inline struct comm *comm_on_device(struct comm *c) { return c->device ? c->device : c; }
-/* Seconds that this rank has spent in collectives of c and its parts, waiting for others included.
- * NaN for one rank, and where collectives run beside what the host does: on GPUs. */
-double comm_seconds(const struct comm *c);
+/*
+ * Seconds that this rank spent in collectives of c and its parts between the two calls, waiting for
+ * others included; NaN for one rank, and where nobody knows.  On a GPU, whose collectives go on
+ * beside what the host does: those that have ended by then.  The others are the next lap's, unless
+ * there were other collectives between the laps, an evaluation's: all these are no lap's.
+ */
+void comm_lap_begin(struct comm *c);
+double comm_lap_end(struct comm *c);
 /* 0, or the sticky failure, also of the device's and of its parts, copied to err. */
 int comm_error(const struct comm *c, struct ckpt_err *err);
 /*

@@ -413,7 +413,7 @@ void gloo_split(struct comm *part, struct comm *c, int color)
 const struct comm_ops gloo_ops = {
     "gloo", sizeof(struct comm_gloo), gloo_all_reduce, gloo_all_gather, gloo_reduce_scatter,
     gloo_broadcast, gloo_barrier, gloo_exchange, nullptr, gloo_split, gloo_close,
-    true,
+    true, nullptr,
 };
 
 int start(struct comm *c, const struct comm_meeting *m)

@@ -13,7 +13,7 @@
 #include "trainer/comm/comm.h"
 #include "trainer/comm/meeting.h"
 
-#define COMM_PLUGIN_VERSION 7
+#define COMM_PLUGIN_VERSION 8
 
 struct comm_plugin {
     int    version;

@@ -43,10 +43,19 @@ struct library {
     const char *(*last_error)(handle c);
 };
 
+/* Events around collectives that are under way: a ring.  The host is ahead of a stream by less. */
+enum { TIMED = 2048 };
+
+struct timed { cudaEvent_t begin, end; };
+
 struct comm_nccl {
     struct comm    head;
     struct device *dev;
     handle         nccl;
+    struct timed   at[TIMED];           /* NULL: never used */
+    uint64_t       first, next;         /* pairs [first, next), modulo TIMED, wait to be read */
+    double         seconds;             /* of those read */
+    bool           grouped, group;      /* between group calls; these are timed as one */
 };
 
 library lib;
@@ -124,35 +133,101 @@ int type_of(enum ckpt_dtype t)
 
 cudaStream_t stream_of(struct comm *c) { return cuda_stream_of(of(c)->dev, OP_STREAM_COMM); }
 
+/* Add up the pairs that have passed. */
+double nccl_seconds(struct comm *c)
+{
+    struct comm_nccl *n = of(c);
+
+    for (; n->first < n->next && !n->grouped; n->first++) {
+        const struct timed *t = &n->at[n->first % TIMED];
+        float ms = 0;
+
+        if (cudaEventQuery(t->end) != cudaSuccess ||
+            cudaEventElapsedTime(&ms, t->begin, t->end) != cudaSuccess) {
+            cudaGetLastError();         /* mostly: not ready */
+            break;
+        }
+        n->seconds += 1e-3 * (double)ms;
+    }
+    return n->seconds;
+}
+
+/* The pair for a collective that is queued now; NULL: it is not timed. */
+const struct timed *timed_of(struct comm *c)
+{
+    struct comm_nccl *n = of(c);
+    struct timed *t = &n->at[n->next % TIMED];
+
+    if (n->next - n->first == TIMED)
+        nccl_seconds(c);
+    if (n->next - n->first == TIMED || c->err.code || cuda_graph_capturing(n->dev) ||
+        (!t->begin && cudaEventCreate(&t->begin) != cudaSuccess) ||
+        (!t->end && cudaEventCreate(&t->end) != cudaSuccess)) {
+        cudaGetLastError();
+        return nullptr;
+    }
+    return t;
+}
+
+/* Queue a collective between a pair of events. */
+template <typename F> void timed(struct comm *c, const char *what, F queue)
+{
+    const struct timed *t = of(c)->grouped ? nullptr : timed_of(c);
+
+    if (t)
+        cudaEventRecord(t->begin, stream_of(c));
+    check(c, what, queue());
+    if (!t)
+        return;
+    cudaEventRecord(t->end, stream_of(c));
+    of(c)->next++;
+}
+
 void nccl_all_reduce(struct comm *c, void *buf, int64_t n, enum ckpt_dtype t, enum comm_op op)
 {
     static const int ops[] = {SUM, MAX, MIN};
 
-    check(c, "all_reduce", lib.all_reduce(buf, buf, (size_t)n, type_of(t), ops[op], of(c)->nccl,
-                                          stream_of(c)));
+    timed(c, "all_reduce", [&] { return lib.all_reduce(buf, buf, (size_t)n, type_of(t), ops[op],
+                                                       of(c)->nccl, stream_of(c)); });
 }
 
 void nccl_all_gather(struct comm *c, void *dst, const void *src, int64_t n, enum ckpt_dtype t)
 {
-    check(c, "all_gather", lib.all_gather(src, dst, (size_t)n, type_of(t), of(c)->nccl,
-                                          stream_of(c)));
+    timed(c, "all_gather", [&] { return lib.all_gather(src, dst, (size_t)n, type_of(t),
+                                                       of(c)->nccl, stream_of(c)); });
 }
 
 void nccl_reduce_scatter(struct comm *c, void *dst, const void *src, int64_t n, enum ckpt_dtype t)
 {
-    check(c, "reduce_scatter", lib.reduce_scatter(src, dst, (size_t)n, type_of(t), SUM,
-                                                  of(c)->nccl, stream_of(c)));
+    timed(c, "reduce_scatter", [&] { return lib.reduce_scatter(src, dst, (size_t)n, type_of(t), SUM,
+                                                               of(c)->nccl, stream_of(c)); });
 }
 
 void nccl_broadcast(struct comm *c, void *buf, int64_t n, enum ckpt_dtype t, int root)
 {
-    check(c, "broadcast", lib.broadcast(buf, buf, (size_t)n, type_of(t), root, of(c)->nccl,
-                                        stream_of(c)));
+    timed(c, "broadcast", [&] { return lib.broadcast(buf, buf, (size_t)n, type_of(t), root,
+                                                     of(c)->nccl, stream_of(c)); });
 }
 
 void nccl_group(struct comm *c, bool begin)
 {
-    check(c, "group", begin ? lib.group_start() : lib.group_end());
+    struct comm_nccl *n = of(c);
+
+    if (begin) {
+        const struct timed *t = timed_of(c);
+
+        n->grouped = true;
+        n->group = t != nullptr;
+        if (t)
+            cudaEventRecord(t->begin, stream_of(c));
+        check(c, "group", lib.group_start());
+        return;
+    }
+    check(c, "group", lib.group_end());
+    n->grouped = false;
+    if (n->group)
+        cudaEventRecord(n->at[n->next++ % TIMED].end, stream_of(c));
+    n->group = false;
 }
 
 /* Of the hosts: their communicator's. */
@@ -169,11 +244,19 @@ void nccl_close(struct comm *c)
     else
         lib.destroy(n->nccl);
     n->nccl = nullptr;
+    for (struct timed &t : n->at) {
+        if (t.begin)
+            cudaEventDestroy(t.begin);
+        if (t.end)
+            cudaEventDestroy(t.end);
+        t = {};
+    }
 }
 
 const struct comm_ops nccl_ops = {
     "nccl", sizeof(struct comm_nccl), nccl_all_reduce, nccl_all_gather, nccl_reduce_scatter,
     nccl_broadcast, nccl_barrier, nullptr, nccl_group, nullptr, nccl_close, false,
+    nccl_seconds,
 };
 
 } // namespace

@@ -366,6 +366,12 @@ static int parse_field(struct template **out, const char *field, struct ckpt_err
     return rc;
 }
 
+static int no_tokenizer(struct ckpt_err *err, const char *why)
+{
+    ckpt_fail(err, CKPT_ECONFIG, "%s, and there is no tokenizer", why);
+    return ckpt_err_hint(err, "the model's folder has none: `tokenizer` names one that has");
+}
+
 /* Treat the records as chats. */
 static int decide_chat(struct data_source *d, const char *field, struct ckpt_err *err)
 {
@@ -374,7 +380,7 @@ static int decide_chat(struct data_source *d, const char *field, struct ckpt_err
     if (!d->chat_field)
         return ckpt_nomem(err, strlen(field));
     if (!d->tok || !d->o.chat_dir)
-        return ckpt_fail(err, CKPT_ECONFIG, "the records are chats, and there is no tokenizer");
+        return no_tokenizer(err, "the records are chats");
     return chat_open(&d->chat, d->o.chat_dir, d->o.chat_template, d->tok, err);
 }
 
@@ -430,7 +436,7 @@ static int check_tokenizer(const struct data_source *d, struct ckpt_err *err)
     if (d->kind == DATA_IDS)
         return 0;
     if (!d->tok)
-        return ckpt_fail(err, CKPT_ECONFIG, "the data is text, and there is no tokenizer");
+        return no_tokenizer(err, "the data is text");
     if (d->kind != DATA_CHAT && !d->o.no_eos && tokenizer_eos(d->tok) < 0)
         return ckpt_fail(err, CKPT_ECONFIG,
                          "the tokenizer does not say which token ends a text "

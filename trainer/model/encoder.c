@@ -159,11 +159,13 @@ int model_hidden(struct model *m, const struct model_weights *w, const struct ba
     rc = pass_begin(&p, m, w, &without, false, err);
     if (rc)
         return rc;
+    pass_varies(&p, true);
     l = layer_acquire(&p, 0);
     embed_pass(&p, &l, m->fwd[0].at[BUF_H], false);
     layer_release(&p, &l);
     for (int i = 0; i < (int)n_blocks; i++)
         block_fwd(&p, i, i + 1 < layers ? m->fwd[i + 1].at[BUF_H] : m->h_last);
+    pass_varies(&p, false);
     m->dev->ops->to_host(m->dev, hidden, n_blocks < layers ? m->fwd[n_blocks].at[BUF_H] : m->h_last,
                          (size_t)(b->n_tokens * m->arch->hidden_size) * sizeof *hidden);
     return device_sync(m->dev, err);

@@ -238,9 +238,11 @@ int model_loss(struct model *m, const struct model_weights *w, const struct batc
 
     if ((rc = needs_head(m, err)) != 0 || (rc = pass_begin(&p, m, w, b, false, err)) != 0)
         return rc;
+    pass_varies(&p, true);
     forward(&p);
     mlp_balance(&p, 1.0f);
     head_loss(&p, 1.0f, false);
+    pass_varies(&p, false);
     assert(m->dev->n_alloc == n_alloc);
     (void)n_alloc;
     return collect(&p, loss_sum, nll, err);
@@ -285,6 +287,7 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
     for (int64_t i = 0; i < n; i++)
         if (rows[i] < 0 || rows[i] >= b->n_tokens)
             return batch_refuse(err, "a row whose logits are asked", rows[i], b->n_tokens - 1);
+    pass_varies(&p, true);
     forward(&p);
     after = layer_acquire(&p, m->params.n_layers - 1);
     head = layer_acquire(&p, head_layer(m));
@@ -298,5 +301,6 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
     }
     layer_release(&p, &head);
     layer_release(&p, &after);
+    pass_varies(&p, false);
     return device_sync(m->dev, err);
 }

@@ -256,10 +256,11 @@ static int append_all(struct build *b, struct ckpt_err *err)
     params_divide(p, 1);
     for (size_t i = 0; i < p->n; i++)
         p->grad_numel += p->item[i].trainable ? p->item[i].numel : 0;
-    if (p->grad_numel == 0)
-        return ckpt_fail(err, CKPT_ECONFIG, "the adapter changes no module of this model: "
-                         "target_modules names none of its");
-    return 0;
+    if (p->grad_numel > 0)
+        return 0;
+    ckpt_fail(err, CKPT_ECONFIG, "the adapter changes no module of this model: target_modules "
+              "names none of its");
+    return ckpt_err_hint(err, "all-linear takes the linear modules of any model");
 }
 
 int params_build(struct params *p, const struct arch *arch, const struct lora *lora,

@@ -85,6 +85,12 @@ void pass_drop_begin(struct pass *p, const struct batch *b);
 /* Dropout with that probability at that place of the layer, of an activation of the pass's rows. */
 struct op_drop pass_drop(const struct pass *p, const struct layer *l, int place,
                          double probability);
+/* Evaluations have batches of all sizes, few of each: what is fast for those that are not full is
+ * timed briefly.  begins false: from here on no longer. */
+static inline void pass_varies(const struct pass *p, bool begins)
+{
+    p->dev->varies = begins && p->n < p->m->opts.max_tokens;
+}
 /* Whether the backward pass recomputes outputs of norms. */
 static inline bool pass_recomputes_norms(const struct pass *p)
 {

@@ -34,8 +34,8 @@ struct device {
     bool              untimed;      /* which algorithms are fast here is not known: as products are
                                        first met they are timed, which takes seconds */
     bool              varies;       /* GPU: products have other numbers of rows in each pass
-                                       (generation): what is fast is timed briefly, and taken
-                                       for similar numbers too */
+                                       (generation, evaluation): what is fast is timed
+                                       briefly, and taken for similar numbers too */
     enum device_fp8   fp8;          /* projections may round their factors to 8 bits */
     /* Memory for weights in 8 bits: the caller's, or NULL: they are made at each use.  Who lends
      * it keeps all weights where they are and raises a count after each change: `stepped` where

@@ -100,7 +100,7 @@ static int check_file(const char *given, struct ckpt_err *err)
         if (fnmatch(records[i], given, 0) == 0) {
             ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: a file of records, a model is wanted here",
                       given);
-            return ckpt_err_hint(err, "data goes to `train_file` or `eval_file`");
+            return ckpt_err_hint(err, "data goes to --train-file or --eval-file");
         }
     model_dir(dir, given);
     if (fnmatch("*.json", given, 0) == 0 || model_is_packed(given))

@@ -474,9 +474,9 @@ void session_describe(const struct session *s, int64_t max_steps)
                  s->dev->untimed ? "; products are timed as they are first met, once on this GPU: "
                                    "the first step takes longer" : "");
     if (!s->dev->discrete && !(s->paper_limit && !s->zero))
-        ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d%s, %d threads each",
+        ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d%s, %d thread%s each",
                  s->comm->world_size, s->comm->ops->name, s->zero_opts.stage, groups,
-                 s->dev->threads);
+                 s->dev->threads, s->dev->threads == 1 ? "" : "s");
     else if (s->comm->world_size > 1)
         ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d%s%s", s->comm->world_size,
                  comm_on_device(s->replicas ? s->replicas : s->comm)->ops->name,

@@ -161,10 +161,12 @@ static int run(struct step_result *out, const struct session *s, struct loader *
 int step_run(struct step_result *out, const struct session *s, struct loader *loader,
              const struct step_opts *opts, double lr, int64_t number, struct ckpt_err *err)
 {
-    double began = clock_now(), spent = comm_seconds(s->comm);
-    int rc = run(out, s, loader, opts, lr, number, err);
+    double began = clock_now();
+    int rc;
 
+    comm_lap_begin(s->comm);
+    rc = run(out, s, loader, opts, lr, number, err);
     out->seconds = clock_now() - began;
-    out->communication = comm_seconds(s->comm) - spent;
+    out->communication = comm_lap_end(s->comm);
     return rc;
 }

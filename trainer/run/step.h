@@ -17,7 +17,7 @@ struct step_result {
     double  grad_norm;          /* before clipping, without the loss's scale */
     bool    skipped;            /* nothing was updated: the gradient was not finite (scaler.h) */
     double  seconds;            /* that it took */
-    double  communication;      /* of them in collectives (comm_seconds); NaN: unknown */
+    double  communication;      /* of them in collectives (comm_lap_end); NaN: unknown */
     int64_t n_targets;          /* supervised tokens, all ranks */
     int64_t n_tokens;           /* all tokens, all ranks */
     int64_t n_samples;          /* of all ranks */

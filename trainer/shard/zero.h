@@ -80,12 +80,15 @@ int zero_size(struct zero_size *out, const struct params *params, const struct z
 /* The door through which a pass sees weights, of the device's type. */
 const struct model_weights *zero_weights(struct zero *z);
 /*
- * A layer's true weights on the host, f32 [layer_numel], until the next call of this or of
- * zero_gather_grad, or the next pass.  Collective above stage 0.  NULL: no memory for it, err
+ * A layer's true weights on the host, f32 [layer_numel], until the next call of this or of one of
+ * the next two, or the next pass.  Collective above stage 0.  NULL: no memory for it, err
  * filled.
  * zero_read gives the same in pieces, where one rank has all.
  */
 const float *zero_master(struct zero *z, int layer, struct ckpt_err *err);
+/* Those of what is trained alone, laid out as its gradients [layer_grad]: of a model with an
+ * adapter a hundredth of the layer.  Likewise. */
+const float *zero_master_trained(struct zero *z, int layer, struct ckpt_err *err);
 /* Gradients to zero, but for those that the first pass writes: begin a step. */
 void zero_begin(struct zero *z);
 /* The pass that follows is the step's last: what it finishes may go to the owners at once. */

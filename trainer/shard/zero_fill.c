@@ -366,42 +366,42 @@ static float *whole_buffer(struct zero *z, enum zero_array of, int layer, struct
     return slots->slot[i].whole;
 }
 
-/* What this rank has of a layer's parameters: by their parts, or each at its offset. */
-static int read_layer(struct zero *z, enum zero_array of, int layer, float *to,
+/* What this rank has of a layer's parameters, or of those that are trained: by their parts, or each
+ * at its offset. */
+static int read_layer(struct zero *z, enum zero_array of, int layer, bool trained, float *to,
                       struct ckpt_err *err)
 {
     const struct flat *f = &z->flat;
-    bool grads = of == ZERO_GRAD;
-    const int64_t *base = grads ? f->grad_base : f->base;
+    const int64_t *base = trained ? f->grad_base : f->base;
     size_t first, end;
     int rc = 0;
 
     flat_layer(f, layer, &first, &end);
     for (size_t i = first; rc == 0 && i < end; i++) {
         const struct param *p = &f->params->item[i];
-        int64_t at = z->sharded ? base[i] - base[first] : grads ? p->grad_offset : p->offset;
+        int64_t at = z->sharded ? base[i] - base[first] : trained ? p->grad_offset : p->offset;
 
-        if (grads ? p->trainable : !z->is_copy || params_is_saved(f->params, i))
+        if (trained ? p->trainable : !z->is_copy || params_is_saved(f->params, i))
             rc = zero_read(z, of, i, 0, flat_part(f, i), to + at, err);
     }
     return rc;
 }
 
-/* A layer's parameters put together where the host can read them. */
-static const float *together(struct zero *z, enum zero_array of, int layer, struct ckpt_err *err)
+/* A layer's parameters, or those that are trained, put together where the host can read them. */
+static const float *together(struct zero *z, enum zero_array of, int layer, bool trained,
+                             struct ckpt_err *err)
 {
     const struct flat *f = &z->flat;
-    bool grads = of == ZERO_GRAD;
-    int64_t part = grads ? flat_grad_part(f, layer) : flat_layer_part(f, layer);
+    int64_t part = trained ? flat_grad_part(f, layer) : flat_layer_part(f, layer);
     float *whole = whole_buffer(z, of, layer, err), *parts;
 
     if (!z->sharded)
-        return whole && read_layer(z, of, layer, whole, err) == 0 ? whole : NULL;
+        return whole && read_layer(z, of, layer, trained, whole, err) == 0 ? whole : NULL;
     parts = whole ? parts_buffer(z, err) : NULL;
-    if (!parts || read_layer(z, of, layer, parts + f->rank * part, err))
+    if (!parts || read_layer(z, of, layer, trained, parts + f->rank * part, err))
         return NULL;
     comm_all_gather(z->comm, parts, parts + f->rank * part, part, CKPT_F32);
-    if (grads)
+    if (trained)
         flat_assemble_grads(f, layer, whole, parts);
     else
         flat_assemble(f, layer, whole, parts, sizeof *whole);
@@ -410,10 +410,15 @@ static const float *together(struct zero *z, enum zero_array of, int layer, stru
 
 const float *zero_master(struct zero *z, int layer, struct ckpt_err *err)
 {
-    return together(z, ZERO_MASTER, layer, err);
+    return together(z, ZERO_MASTER, layer, false, err);
+}
+
+const float *zero_master_trained(struct zero *z, int layer, struct ckpt_err *err)
+{
+    return together(z, ZERO_MASTER, layer, true, err);
 }
 
 const float *zero_gather_grad(struct zero *z, int layer, struct ckpt_err *err)
 {
-    return together(z, ZERO_GRAD, layer, err);
+    return together(z, ZERO_GRAD, layer, true, err);
 }

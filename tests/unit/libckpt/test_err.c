@@ -73,7 +73,7 @@ TEST(escape)
     static const struct { const char *in; size_t n; const char *out; } rows[] = {
         {"plain", 5, "plain"},
         {"\x1b[31m", 5, "\\x1b[31m"},
-        {"a\nb\tc", 5, "a\\x0ab\\x09c"},
+        {"a\nb\tc\r", 6, "a\\nb\\tc\\r"},
         {"\xc3\xa9", 2, "\xc3\xa9"},
         {"\xc3", 1, "\\xc3"},
         {"\xe2\x80\xae" "x", 4, "\\xe2\\x80\\xaex"},      /* right-to-left override */

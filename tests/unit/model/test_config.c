@@ -123,5 +123,7 @@ TEST(config_reads_a_directory)
     ckpt_dir_close(dir);
     assert_int_equal(ckpt_dir_open(&dir, "tests/golden", 0, &err), 0);
     assert_int_equal(arch_read(&a, dir, "config.json", &err), CKPT_ENOTFOUND);
+    assert_int_equal(arch_read(&a, dir, "models/half_errors.json", &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "tests/golden/models/half_errors.json: "));
     ckpt_dir_close(dir);
 }

@@ -456,3 +456,48 @@ TEST(encoders_agree_with_transformers)
     check_hidden("roberta-a", "right");
     check_hidden("roberta-a", "left");
 }
+
+/* -- products whose rows differ ------------------------------------------------------------------ */
+
+static const struct ops *own;
+static int n_same, n_varying;
+
+static void count_varying(struct device *dev, const struct op_linear *a)
+{
+    *(dev->varies ? &n_varying : &n_same) += 1;
+    own->linear_fwd(dev, a);
+}
+
+/* Batches of an evaluation have other sizes each, unless they are full; those of training do not. */
+TEST(evaluations_tell_which_passes_differ)
+{
+    for (int full = 0; full < 2; full++) {
+        struct model_opts opts = {.max_tokens = 64, .max_docs = 8, .max_rows = 64, .train = true};
+        struct ckpt_err err = {0};
+        struct ops watched;
+        struct golden g;
+        struct batch b;
+        double sum;
+
+        golden_open(&g, "bloom-a", &opts, 1);
+        golden_batch(&g, "right", &b, NULL);
+        if (full) {
+            golden_close(&g);
+            opts.max_tokens = b.n_tokens;
+            golden_open(&g, "bloom-a", &opts, 1);
+            golden_batch(&g, "right", &b, NULL);
+        }
+        own = g.dev->ops;
+        watched = *own;
+        watched.linear_fwd = count_varying;
+        g.dev->ops = &watched;
+        n_same = n_varying = 0;
+        OK(model_loss(g.model, resident_door(g.weights), &b, &sum, NULL, &err), err);
+        assert_true(full ? n_same > 0 && n_varying == 0 : n_varying > 0 && n_same == 0);
+        n_same = n_varying = 0;
+        OK(model_loss_grad(g.model, resident_door(g.weights), &b, 1, &sum, &err), err);
+        assert_true(n_same > 0 && n_varying == 0);
+        g.dev->ops = own;
+        golden_close(&g);
+    }
+}

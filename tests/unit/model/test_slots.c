@@ -146,6 +146,54 @@ TEST(slots_are_filled_as_sequences_end)
     golden_close(&g);
 }
 
+/* -- what a step fetches ------------------------------------------------------------------------- */
+
+static const struct ops *own;
+static size_t most_fetched;
+static int n_top;
+
+static void watch_host(struct device *dev, void *host, const void *from, size_t bytes)
+{
+    most_fetched = bytes > most_fetched ? bytes : most_fetched;
+    own->to_host(dev, host, from, bytes);
+}
+
+static void count_top(struct device *dev, const struct op_top *a)
+{
+    n_top++;
+    own->head_top(dev, a);
+}
+
+/* A batch's logits are many megabytes: greedy ones, and the 20 likeliest, are chosen on the device,
+ * with and without a common prefix. */
+TEST(slots_fetch_the_likeliest_alone)
+{
+    for (int round = 0; round < 4; round++) {
+        struct generate_opts o = {.max_new_tokens = NEW, .repetition_penalty = 1, .temperature = 1,
+                                  .do_sample = round % 2, .top_k = 20, .top_p = 1, .max_batch = 8};
+        struct ckpt_err err = {0};
+        struct ops watched;
+        struct golden g;
+
+        golden_open(&g, "bloom-a", &eval, 1);
+        fill(&found, g.arch, round < 2 ? 0 : 64);
+        for (int i = 0; i < N; i++)
+            found.seq[i].logprob = NULL;
+        own = g.dev->ops;
+        watched = *own;
+        watched.to_host = watch_host;
+        watched.head_top = count_top;
+        g.dev->ops = &watched;
+        most_fetched = 0;
+        n_top = 0;
+        OK(generate_run(g.model, resident_door(g.weights), &o, found.seq, N, &err), err);
+        g.dev->ops = own;
+        assert_true(n_top >= 3 * NEW);
+        assert_true(most_fetched <= 9 * (sizeof(double) + 28 * 2 * sizeof(float)));
+        golden_close(&g);
+    }
+}
+
 /* The third step is not begun. */
 static int steps_left;
 static int two_steps(void *ctx, struct ckpt_err *err)

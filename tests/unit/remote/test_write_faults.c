@@ -80,6 +80,7 @@ AFTER_ALL()
 {
     kill(server, SIGKILL);
     waitpid(server, NULL, 0);
+    scratch_remove(root);
 }
 
 /* Whether the file at a path of the server is the source; it may be absent. */

@@ -1,7 +1,7 @@
 /* baseline: the figures of a layer by its number, whatever else the file has. */
 #include "tests/unit/unit.h"
 
-#include "tools/eval/baseline.h"
+#include "tools/eval/score/baseline.h"
 
 static int read_text(double figure[3], const char *text, int64_t layer, struct ckpt_err *err)
 {

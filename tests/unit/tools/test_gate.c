@@ -30,6 +30,16 @@ TEST_ERR(every_figure_beyond_its_bound_is_named)
                         "the base's 80; loss is 2.02, 1% worse than the base's 2");
 }
 
+TEST_ERR(a_large_share_is_told_in_digits)
+{
+    struct figure bad = {.name = "perplexity", .value = 4713.35, .base = 43.2443};
+    const struct figures f = {.of = &bad, .n = 1};
+
+    assert_int_equal(gate_pass(&(struct gate_want){.worse = LIST("1%")}, &f, "m", err), CKPT_ENO);
+    assert_string_equal(err->text, "m: perplexity is 4713.35, 10799.4% worse than the base's "
+                        "43.2443");
+}
+
 TEST_ERR(what_is_no_number_is_beyond)
 {
     struct figure bad = {.name = "f1", .value = NAN, .base = NAN};
@@ -56,6 +66,30 @@ TEST_ERR(bounds_that_are_not_written_so)
     assert_int_equal(gate_pass(&(struct gate_want){.above = LIST("los=1")}, &figures, "m", err),
                      CKPT_EUSAGE);
     assert_string_equal(err->hint, "figures: loss f1");
+}
+
+TEST_ERR(figures_that_no_metric_has_are_known_before_the_work)
+{
+    const struct { struct gate_want w; const char *text, *hint; } bad[] = {
+        {{.above = LIST("loss=1", "los=1")}, "--fail-above los=1: there is no such figure",
+         "figures: loss perplexity bits_per_byte byte_perplexity exact_match f1"},
+        {{.below = LIST("rouge1=1")}, "--fail-below rouge1=1: there is no such figure",
+         "figures: loss perplexity bits_per_byte byte_perplexity exact_match f1; "
+         "--metric rouge gives it"},
+        {{.worse = LIST("acc=1%")}, "--fail-worse-than-base acc=1%: there is no such figure",
+         "figures: loss perplexity bits_per_byte byte_perplexity exact_match f1; "
+         "--task multiple-choice gives it"},
+    };
+    const struct opt_list metrics = LIST("loss", "squad");
+    const struct gate_want good = {.above = LIST("loss=1"), .below = LIST("f1=1"),
+                                   .worse = LIST("1%", "exact_match=2")};
+
+    assert_int_equal(gate_check_figures(&good, &metrics, err), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(gate_check_figures(&bad[i].w, &metrics, err), CKPT_EUSAGE);
+        assert_string_equal(err->text, bad[i].text);
+        assert_string_equal(err->hint, bad[i].hint);
+    }
 }
 
 TEST_ERR(figures_of_losses)

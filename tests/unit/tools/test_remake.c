@@ -16,6 +16,8 @@ BEFORE_ALL()
                   "echo x >notes.txt", dir, dir));
 }
 
+AFTER_ALL() { scratch_remove(dir); }
+
 /* The bytes of a file of the plan. */
 static json_t *json_of(const struct push_plan *p, const char *name, bool made)
 {

@@ -5,6 +5,7 @@
 #include "tests/unit/golden_model.h"
 
 #include "tests/unit/rank_threads.h"
+#include "trainer/checkpoint/weights.h"
 #include "trainer/model/lora.h"
 #include "trainer/rng.h"
 #include "trainer/shard/zero.h"
@@ -130,6 +131,71 @@ static int keep_states(struct work *w, int rank, struct zero *z, struct ckpt_err
     return rc;
 }
 
+/* -- what is gathered of an adapter's model --------------------------------------------------------- */
+
+static _Thread_local const struct comm_ops *inner_comm;
+static _Thread_local struct comm_ops counting_comm;
+static _Thread_local int64_t moved;     /* elements of each rank */
+
+static void count_gather(struct comm *c, void *dst, const void *src, int64_t n, enum ckpt_dtype t)
+{
+    moved += n;
+    inner_comm->all_gather(c, dst, src, n, t);
+}
+
+struct taken { float **of; };           /* [params] */
+
+static int keep_taken(void *ctx, size_t i, int64_t start, int64_t n, const float *from,
+                      struct ckpt_err *err)
+{
+    struct taken *t = ctx;
+    float *to = realloc(t->of[i], (size_t)(start + n) * sizeof *to);
+
+    if (!to)
+        return ckpt_nomem(err, (size_t)n);
+    memcpy(to + start, from, (size_t)n * sizeof *to);
+    t->of[i] = to;
+    return 0;
+}
+
+/* What is saved comes alone, as it is in whole layers. */
+static int gather_saved(struct zero *z, struct comm *comm, struct ckpt_err *err)
+{
+    const struct flat *f = zero_flat(z);
+    struct taken taken = {calloc(f->params->n, sizeof(float *))};
+    struct weights_taker taker = {keep_taken, &taken};
+    int rc;
+
+    inner_comm = comm->ops;
+    counting_comm = *inner_comm;
+    counting_comm.all_gather = count_gather;
+    comm->ops = &counting_comm;
+    moved = 0;
+    rc = weights_gather_to(z, comm, NULL, (const struct weights_taker *[]){&taker}, 1, err);
+    comm->ops = inner_comm;
+    if (rc == 0 && moved > f->grad_numel)
+        rc = ckpt_fail(err, CKPT_ESTATE, "%lld elements moved, %lld are trained", (long long)moved,
+                       (long long)f->grad_numel);
+    for (int l = 0; rc == 0 && l < f->params->n_layers; l++) {
+        const float *all = zero_master(z, l, err);
+        size_t i, end;
+
+        rc = all ? 0 : ckpt_err_code(err);
+        for (flat_layer(f, l, &i, &end); rc == 0 && i < end; i++) {
+            const struct param *q = &f->params->item[i];
+
+            if (q->trainable != (taken.of[i] != NULL) ||
+                (q->trainable && memcmp(taken.of[i], all + q->offset,
+                                        (size_t)q->numel * sizeof *all) != 0))
+                rc = ckpt_fail(err, CKPT_ESTATE, "%s was not gathered as it is", q->name);
+        }
+    }
+    for (size_t i = 0; i < f->params->n; i++)
+        free(taken.of[i]);
+    free(taken.of);
+    return rc;
+}
+
 static void body(struct rank_thread *t)
 {
     struct work *w = t->arg;
@@ -174,6 +240,8 @@ static void body(struct rank_thread *t)
         rc = keep_states(w, t->rank, z, err);
     if (rc == 0)
         rc = keep_whole(w, z, err);
+    if (rc == 0 && w->model.lora)
+        rc = gather_saved(z, comm, err);
     zero_free(z);
     model_free(m);
     device_close(dev);

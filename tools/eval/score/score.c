@@ -191,6 +191,40 @@ void score_free(struct score *s)
 
 const char *score_metric(const struct score *s) { return s->m->name; }
 
+/* The i-th of all metrics, NULL after the last. */
+static const struct metric *metric_at(size_t i)
+{
+    const size_t n_texts = sizeof metrics / sizeof metrics[0];
+
+    if (i < n_texts)
+        return &metrics[i];
+    return i - n_texts < sizeof numbers / sizeof numbers[0] ? &numbers[i - n_texts] : NULL;
+}
+
+const char *const *score_figures_of(size_t *n, const char *metric)
+{
+    const struct metric *m;
+
+    *n = 0;
+    for (size_t i = 0; (m = metric_at(i)) != NULL; i++)
+        if (strcmp(m->name, metric) == 0) {
+            *n = m->n_figures;
+            return m->figure;
+        }
+    return NULL;
+}
+
+const char *score_metric_with(const char *figure, size_t n)
+{
+    const struct metric *m;
+
+    for (size_t i = 0; (m = metric_at(i)) != NULL; i++)
+        for (size_t k = 0; k < m->n_figures; k++)
+            if (strncmp(m->figure[k], figure, n) == 0 && m->figure[k][n] == '\0')
+                return m->name;
+    return NULL;
+}
+
 bool score_falls(const char *figure)
 {
     const struct metric *loss = numbers;

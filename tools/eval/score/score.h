@@ -55,6 +55,10 @@ int score_of(struct score **out, const char *metric, const double *stat, size_t 
              struct ckpt_err *err);
 void score_free(struct score *s);
 const char *score_metric(const struct score *s);
+/* The names of a metric's figures, before there is a row; *n is 0 for what is no metric. */
+const char *const *score_figures_of(size_t *n, const char *metric);
+/* The first metric with the figure whose name are these n bytes; NULL: no metric has it. */
+const char *score_metric_with(const char *figure, size_t n);
 /* Whether a smaller value of a figure is the better one. */
 bool score_falls(const char *figure);
 size_t score_figures(const struct score *s);

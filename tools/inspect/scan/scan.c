@@ -303,7 +303,8 @@ int inspect_scan(struct out *o, const struct cli *cli, const char *path, struct 
     out_table(o, "scan", columns, sizeof columns / sizeof columns[0]);
     rc = scan_path(&s, path, cli->follow, err);
     out_table_end(o);
-    put_counts(o, &s);
+    if (rc == 0 || s.files > 0)         /* of what was not looked at, nothing is counted */
+        put_counts(o, &s);
     return rc ? rc : conclude(&s, path, err);
 }
 

@@ -1,7 +1,8 @@
 # The duties of system C, as its runs left them.
 all() { local f; for f; do [ -s "$f" ] || { echo "$f: absent"; return 1; }; done; }
 rest=${settings#baseline }
-near() { paste <(losses "$1") <(losses "$2") | awk '{ d = ($1 - $2) / $1; if (d > 2e-3 || d < -2e-3) { bad = 1; print } } END { exit bad || NR < 2 }'; }
+# near RUN RUN [BOUND] - the same losses, within their relative difference, as far as the first goes.
+near() { paste <(losses "$1") <(losses "$2" | head -n "$(losses "$1" | wc -l)") | awk -v most="${3:-2e-3}" '{ d = ($1 - $2) / $1; if (d > most || d < -most) { bad = 1; print } } END { exit bad || NR < 2 }'; }
 # The system's numbers, as its files come to them (a rehearsal is smaller by options); what a text looks like.
 asked() {
     ckpt-train "${task[@]}" --config "$system/run.yaml" --print-config | sed 's/^# //; s/  # .*//' | sort >"$out/.values"
@@ -59,7 +60,7 @@ END
     for s in $settings; do
         grep -q '^#SBATCH --nodes=2' "$system/slurm/$s.sbatch" && sbatch "$s" && { [ "$s" = baseline ] || grep -q -- "--deepspeed [^ ]*/$s.json -o squad-$s" "$out/.sbatch"; } || { echo "$s"; return 1; }
     done
-    s=${rest%% *}; TASKS=2 sbatch "$s" && near "$out/squad-$s" "$out/$s"
+    s=${rest%% *}; TASKS=2 sbatch "$s" && near "$out/squad-$s" "$out/$s" && rm -rf "$out/squad-$s"
 }
 devices=(); [ -z "${SMALL:-}" ] || devices=(--device cpu)
 few=("${task[@]}" --config "$system/run.yaml" --deepspeed "$system/zero2.json" "${model[@]}" --train-file "$DATA" --eval-file "$DATA" "${more[@]}" --max-steps 2)
@@ -67,7 +68,7 @@ launchers() {
     printf 'localhost slots=2\n' >"$out/hosts"
     CKPT_SSH=/nowhere ckpt-train -q "${few[@]}" --hostfile "$out/hosts" -o "$out/hosted" || return
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none mpirun --oversubscribe --bind-to none -np 2 ckpt-train -q "${few[@]}" -o "$out/mpi" &&
-        near "$out/hosted" "$out/mpi"
+        near "$out/hosted" "$out/mpi" && rm -rf "$out"/{hosted,mpi}
 }
 choices() {     # slots, and some of them
     printf 'localhost slots=3\n' >"$out/hosts3"
@@ -77,8 +78,8 @@ choices() {     # slots, and some of them
 }
 final() { all "$out/baseline"/{model.safetensors,config.json,tokenizer.json} && grep -qE ' loss=[0-9.]+' "$out/baseline.log" && grep -qE ' eval_loss=[0-9.]+' "$out/baseline.log"; }
 padded() {      # a loss on padding is another one
-    ckpt-train -q "${few[@]:0:4}" "${model[@]}" --train-file "$DATA" --eval-file "$DATA" "${more[@]}" --device cpu --loss-on-padding --padding-side left --max-steps 2 -o "$out/padded" && ckpt-inspect --args "$(newest "$out/padded")" >/dev/null &&
-        ! diff <(losses "$out/padded" | head -n 2) <(losses "$out/baseline" | head -n 2) >/dev/null
+    local two=($(train_on "$nproc") -q "${few[@]:0:4}" "${model[@]}" --train-file "$DATA" --eval-strategy no --save-strategy no --no-final-model "${more[@]}" --max-steps 2)
+    "${two[@]}" -o "$out/same" && near "$out/same" "$out/baseline" 1e-4 && "${two[@]}" --loss-on-padding --padding-side left -o "$out/padded" && ! near "$out/padded" "$out/baseline" 1e-4 >/dev/null
 }
 # The file's optimizer, schedule, clipping and automatic sizes; one rank beside two in one table.
 obeyed() {
@@ -89,8 +90,8 @@ obeyed() {
         "gradient_clipping": 0.05, "train_batch_size": 8, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 2}}' >"$out/numbers.json"
     two=("${task[@]}" "${model[@]}" --train-file "$DATA" --max-seq-length 64 --max-steps 2 --logging-steps 1 --nproc 2 "${devices[@]}")
     ckpt-train -q "${two[@]}" --deepspeed "$out/numbers.json" -o "$out/said" && ckpt-train -q "${two[@]}" --learning-rate 1e-3 --adam-beta1 0.8 --adam-beta2 0.95 --adam-epsilon 1e-6 --weight-decay 0.1 --lr-scheduler-type WarmupDecayLR --warmup-steps 1 \
-        --max-grad-norm 0.05 --per-device-train-batch-size 2 --gradient-accumulation-steps 2 --zero-stage 2 -o "$out/options" && diff <(losses "$out/said") <(losses "$out/options") && [ "$(losses "$out/said" | wc -l)" = 2 ] || return
-    ckpt-train -q "${few[@]}" -o "$out/alone" && ckpt-inspect --compare "$out/alone" "$out/zero2" >"$out/.two" && [ "$(grep -cE '/(alone|zero2) ' "$out/.two")" -ge 2 ]
+        --max-grad-norm 0.05 --per-device-train-batch-size 2 --gradient-accumulation-steps 2 --zero-stage 2 -o "$out/options" && diff <(losses "$out/said") <(losses "$out/options") && [ "$(losses "$out/said" | wc -l)" = 2 ] && rm -rf "$out"/{said,options} || return
+    ckpt-train -q "${few[@]}" -o "$out/alone" && ckpt-inspect --compare "$out/alone" "$out/zero2" >"$out/.two" && [ "$(grep -cE '/(alone|zero2) ' "$out/.two")" -ge 2 ] && rm -rf "$out/alone"
 }
 judged() { beside f1 "${task[@]}" --eval-file "$EVAL" --max-eval-samples 100 --metric squad --max-new-tokens 32 "$(cat "$out/newest")" && grep -q '"figure": "exact_match"' "$out/f1.json" && grep -q '"prompt": "Question: .* Context: .* Answer: *"' "$out/predictions.jsonl"; }
 cloned "$hub" "$out/clone"

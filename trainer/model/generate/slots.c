@@ -188,6 +188,9 @@ static void plan_forbid(struct slots *s)
             f->id[f->n_ids++] = o->eos[i];
 }
 
+/* Sequences of the session: the slots, and one that is never continued: the common prefix. */
+static int64_t n_docs(const struct slots *s) { return s->plan.slots + (s->plan.prefix > 0); }
+
 /* How many of the largest logits are fetched, and with which sum. */
 static void plan_top(struct slots *s)
 {
@@ -201,21 +204,20 @@ static void plan_top(struct slots *s)
             k = 0;
         temperature = 1;
     }
-    s->top.k = s->plan.slots + 1 <= decode_top_docs(s->decode) ? k : 0;
+    s->top.k = n_docs(s) <= decode_top_docs(s->decode) ? k : 0;
     s->top.temperature = temperature;
     plan_forbid(s);
 }
 
 static int open_slots(struct slots *s, struct model *m, struct ckpt_err *err)
 {
-    int64_t S, shared;
+    int64_t S;
     int rc = generate_plan(&s->plan, m, s->opts, s->seq, s->n, err);
 
     if (rc)
         return rc;
     S = s->plan.slots;
-    shared = s->plan.prefix > 0;        /* a sequence that is never continued */
-    const struct decode_size size = {.docs = S + shared, .len = s->plan.longest,
+    const struct decode_size size = {.docs = n_docs(s), .len = s->plan.longest,
                                      .rows = s->plan.rows, .enc_rows = s->plan.enc_rows};
 
     if ((rc = decode_open(&s->decode, m, &size, err)) != 0)
@@ -227,7 +229,7 @@ static int open_slots(struct slots *s, struct model *m, struct ckpt_err *err)
         HOST_ARRAY(s->enc_ids, s->plan.enc_rows), HOST_ARRAY(s->enc_n, S),
         HOST_ARRAY(s->enc_slot, S), HOST_ARRAY(s->scratch, s->vocab),
         HOST_ARRAY(s->raw, wants_logprobs(s) ? s->vocab : 0),
-        HOST_ARRAY(s->logits, (s->top.k ? 1 : S + shared) * s->vocab),
+        HOST_ARRAY(s->logits, (s->top.k ? 1 : n_docs(s)) * s->vocab),
     };
 
     return host_arrays(&s->arena, arrays, sizeof arrays / sizeof arrays[0], err);

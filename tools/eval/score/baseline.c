@@ -1,5 +1,5 @@
 /* baseline - see baseline.h. */
-#include "tools/eval/baseline.h"
+#include "tools/eval/score/baseline.h"
 
 #include <errno.h>
 #include <stdbool.h>

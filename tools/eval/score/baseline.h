@@ -1,5 +1,5 @@
 /*
- * eval/baseline - the file of a BERTScore baseline: figures that become 0 when scores are rescaled.
+ * baseline - the file of a BERTScore baseline: figures that become 0 when scores are rescaled.
  *
  *    LAYER,P,R,F
  *    0,0.31,0.31,0.30
@@ -9,8 +9,8 @@
  * rescale_baseline/ and score.py, which takes lines by their order where this room takes LAYER; its
  * own files have every layer from 0 on.
  */
-#ifndef CKPT_TOOLS_EVAL_BASELINE_H
-#define CKPT_TOOLS_EVAL_BASELINE_H
+#ifndef CKPT_TOOLS_EVAL_SCORE_BASELINE_H
+#define CKPT_TOOLS_EVAL_SCORE_BASELINE_H
 
 #include <stddef.h>
 #include <stdint.h>
