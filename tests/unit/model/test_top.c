@@ -46,7 +46,7 @@ static const struct {
     {{.repetition_penalty = 1, .do_sample = true, .top_p = 0.8, .min_p = 0.05}, 90},
     {{.repetition_penalty = 1.2, .do_sample = true, .top_p = 0.8}, 0},
     {{.repetition_penalty = 1, .do_sample = true, .top_p = 1, .min_p = 0.1}, 95},
-    {{.repetition_penalty = 1, .do_sample = true, .top_p = 1}, 0},
+    {{.repetition_penalty = 1, .do_sample = true, .top_p = 1}, 90},
     /* Eos that comes too early: the device leaves it out of the sum. */
     {{.repetition_penalty = 1, .do_sample = true, .top_p = 0.7, .min_new_tokens = 99, .eos = likely,
       .n_eos = 2}, 90},

@@ -133,6 +133,30 @@ static int64_t likely_enough(struct generate_choice *c, int64_t n, double min_p,
     return kept;
 }
 
+/*
+ * Where nothing is cut off: the likeliest first, as many as a device gives, then the others by id.
+ * What is drawn is then mostly among the largest logits, which tell it alone.
+ */
+static void likeliest_to_front(struct generate_choice *c, int64_t n)
+{
+    struct generate_choice heap[OP_TOP_MOST];
+    int64_t k = n < OP_TOP_MOST ? n : OP_TOP_MOST, to = n;
+
+    memcpy(heap, c, (size_t)k * sizeof *c);
+    for (int64_t at = k / 2 - 1; at >= 0; at--)
+        sink(heap, k, at);
+    for (int64_t i = k; i < n; i++)
+        if (likelier_first(&c[i], &heap[0]) < 0) {
+            heap[0] = c[i];
+            sink(heap, k, 0);
+        }
+    for (int64_t i = n; i-- > 0;)
+        if (likelier_first(&c[i], &heap[0]) > 0)
+            c[--to] = c[i];
+    qsort(heap, (size_t)k, sizeof *heap, likelier_first);
+    memcpy(c, heap, (size_t)k * sizeof *c);
+}
+
 static double entropy(const struct generate_choice *c, int64_t n, double total)
 {
     double sum = 0;
@@ -206,6 +230,8 @@ int64_t generate_candidates(struct generate_choice *c, double *total, const floa
                             int64_t vocab, const struct generate_opts *o)
 {
     bool few = o->top_k > 0 && o->top_k < vocab;
+    bool cuts = few || o->top_p < 1 || o->min_p > 0 || (o->typical_p > 0 && o->typical_p < 1) ||
+                o->epsilon_cutoff > 0 || o->eta_cutoff > 0;
     int32_t top = best(logits, vocab);
     int64_t n;
 
@@ -214,6 +240,8 @@ int64_t generate_candidates(struct generate_choice *c, double *total, const floa
         return -1;
     n = top_k(c, logits, vocab, few ? o->top_k : vocab);
     *total = weigh(c, n, logits[top], o->temperature);
+    if (!cuts)
+        likeliest_to_front(c, n);
     if (o->top_p < 1)
         n = nucleus(c, n, n, o->top_p, total);
     else if (few)
@@ -280,7 +308,7 @@ int64_t generate_top_wanted(const struct generate_opts *o, int64_t vocab)
     if (o->do_sample && few)
         k = o->top_k + TIES;
     else if (o->do_sample)
-        k = o->top_p < 1 || o->min_p > 0 ? OP_TOP_MOST : vocab;
+        k = OP_TOP_MOST;
     k = k < vocab ? k : vocab;
     if (k > OP_TOP_MOST)
         return 0;
@@ -356,6 +384,10 @@ static int64_t some_candidates(struct generate_choice *c, int64_t n, float top, 
     if (o->top_p < 1) {
         n = nucleus(c, n, vocab, o->top_p, total);
         return n && o->min_p > 0 ? likely_enough(c, n, o->min_p, total) : n;
+    }
+    if (!(o->min_p > 0)) {
+        qsort(c, (size_t)n, sizeof *c, likelier_first);
+        return n;
     }
     if (exp((double)(beyond - top) / o->temperature) >= o->min_p)
         return 0;
