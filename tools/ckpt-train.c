@@ -411,6 +411,11 @@ static int artifact(void *ctx, const char *path, struct ckpt_err *err)
     return 0;
 }
 
+static int ready(void *ctx, struct ckpt_err *err)
+{
+    return push_ready(((struct told *)ctx)->tell->push, err);
+}
+
 static void event(void *ctx, const struct run_event *e)
 {
     train_tell_event(((struct told *)ctx)->tell, e);
@@ -501,7 +506,7 @@ static int train(struct cli *cli, const struct settings *s, const struct train_s
 {
     struct told told = {.cli = cli, .tell = tell};
     struct run_io io = {.ctx = &told, .artifact = artifact, .fail = fail, .simulated = simulated,
-                        .event = event, .planned = planned, .stop = &cli_stop};
+                        .ready = ready, .event = event, .planned = planned, .stop = &cli_stop};
     int status = 0, rc = train_start_ranks(&status, start, s, cli, err), lost;
     struct ckpt_err why = {0};
 
