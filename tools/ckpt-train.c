@@ -357,7 +357,8 @@ static const struct opt loop_rows[] = {
     OPT_FLAG("stage3-gather-16bit-weights-on-model-save",
              stage3_gather_16bit_weights_on_model_save,
              "write model.safetensors in addition to the shards"),
-    OPT_TEXT("device", "NAME", device, "auto (a GPU if one can be used), cpu, cuda or cuda:N"),
+    OPT_ENUM("device", "NAME", device, "auto cpu cuda cuda:N",
+             "where to compute; auto: on a GPU if one can be used"),
     OPT_SIZE("device-memory-limit", device_memory_limit,
              "bytes of GPU memory to use at most", .absent = "no limit"),
     OPT_ENUM("offload-optimizer", "WHERE", offload_optimizer, "none cpu",
@@ -409,6 +410,11 @@ static int artifact(void *ctx, const char *path, struct ckpt_err *err)
     (void)err;                          /* what stdout does never ends a run */
     announce_put(((struct told *)ctx)->announce, path);
     return 0;
+}
+
+static int ready(void *ctx, struct ckpt_err *err)
+{
+    return push_ready(((struct told *)ctx)->tell->push, err);
 }
 
 static void event(void *ctx, const struct run_event *e)
@@ -501,7 +507,7 @@ static int train(struct cli *cli, const struct settings *s, const struct train_s
 {
     struct told told = {.cli = cli, .tell = tell};
     struct run_io io = {.ctx = &told, .artifact = artifact, .fail = fail, .simulated = simulated,
-                        .event = event, .planned = planned, .stop = &cli_stop};
+                        .ready = ready, .event = event, .planned = planned, .stop = &cli_stop};
     int status = 0, rc = train_start_ranks(&status, start, s, cli, err), lost;
     struct ckpt_err why = {0};
 

@@ -168,7 +168,7 @@ expect 0 "a page" ckpt-inspect --html "$T/page.html" "$DSC"
 t "--html prints the page's path" [ "$(cat "$T/.out")" = "$T/page.html" ]
 t "the page has tensors, histograms and the log" bash -c "grep -q '<td>model.norm.weight</td>.*<svg class=.bins' $T/page.html && grep -q '<h3>Learning rate' $T/page.html"
 t "the page fetches nothing" bash -c "grep -q \"default-src 'none'\" $T/page.html && ! grep -iE '(src|href)=|https?://[^w]|@import|url\\(' $T/page.html"
-expect 73 "a page that is there" ckpt-inspect --html "$T/page.html" "$DSC"
+expect_says 73 "a page that is there" "hint: --overwrite replaces it" ckpt-inspect --html "$T/page.html" "$DSC"
 expect 0 "unless told" ckpt-inspect --overwrite --html "$T/page.html" "$G/torch/shared.pt"
 expect 64 "two paths, one page" ckpt-inspect --html "$T/two.html" "$G/torch/shared.pt" "$G/torch/shared.pt"
 header='{"</script><img src=x onerror=alert(1)>":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
@@ -221,6 +221,9 @@ expect_says 0 "an adapter beside a model" "which is not applied" ckpt-inspect "$
 expect_says 66 "a --glob that matches nothing" "no tensor matches zz*" ckpt-inspect --glob 'zz*' "$G/lora/bloom-qkv/base"
 expect 66 "nor is that no difference" ckpt-inspect --diff --glob 'zz*' "$G/lora/bloom-qkv/base" "$G/lora/bloom-qkv/base"
 expect_says 0 "a --tag where there are none is told" "--tag zz picks nothing" ckpt-inspect --tag zz "$G/lora/bloom-qkv/base"
+told_once() { "$@" >/dev/null 2>"$T/told"; [ "$(grep -c -- '--tag zz picks nothing' "$T/told")" = 1 ] || { cat "$T/told"; return 1; }; }
+t "once, where all is verified too" told_once ckpt-inspect --verify --tag zz "$G/lora/bloom-qkv/base"
+t "once by ckpt-merge" told_once ckpt-merge --verify --tag zz "$G/lora/bloom-qkv/base" -o "$T/zz"
 
 # --encode and --decode: every golden line of every tokenizer, there and back.
 TOK=$G/tokenizers

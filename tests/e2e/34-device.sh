@@ -48,7 +48,9 @@ gcc -shared -fPIC -o "$T/bin/libckpt_cuda.so" "$T/new.c"
 expect 69 "a library too old for the plug-in" run "$T/bin" x --device cuda
 says "cublasLtOfTomorrow" && echo "ok what it lacks is named" || echo "not ok what it lacks is named"
 plugin
-expect 78 "no such device name" run "$T/bin" x --device gpu
+expect_says 64 "no such device name" '--device: "gpu" is none of: auto cpu cuda cuda:N' run "$T/bin" x --device gpu
+expect_says 64 "nor such a number" '--device: "cuda:x" is none of: auto cpu cuda cuda:N' run "$T/bin" x --device cuda:x
+expect_says 78 "in a run file too" 'device: "gpu" is none of: auto cpu cuda cuda:N' run "$T/bin" x --config <(echo 'device: gpu')
 # An operation that fails in the midst: told once, and the steps before it stand.
 FAULT=norm_fwd:3 expect 69 "an operation fails in the first step" run "$T/bin" f1 --device cuda
 says "GPU 0, norm_fwd: it was made to fail" && echo "ok it is the one that is named" || echo "not ok it is the one that is named"

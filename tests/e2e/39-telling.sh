@@ -167,10 +167,18 @@ t "nothing of it on stdout" [ "$(wc -l < "$T/push.out")" = 3 ]
 t "with ranks" run push2 --nproc 2 --zero-stage 3 --save-steps 3 --push-to "$T/published2"
 t "the newest is there, with both shards" bash -c "[ \$(ls $T/published2/global_step6/*optim_states.pt | wc -l) = 2 ]"
 git init -q --bare "$T/hub.git"; chmod 500 "$T/hub.git"
-run fails --save-steps 3 --push-to "$T/nowhere/deep/hub.git"; got=$?
-t "what cannot be published is a status" [ $got != 0 ]
-t "and a warning" has 'warning: --push-to: ckpt-push ended with status [1-9]' "$T/fails.err"
-t "while the run is complete" ckpt-inspect -q --verify "$T/fails/checkpoint-6"
+# refused STATUS WHAT URL OPTION... - found out before anything is read or written, told once.
+refused() {
+    local want=$1 what=$2 url=$3; shift 3
+    run fails --save-steps 3 --push-to "$url" "$@"; local got=$?
+    [ $got = "$want" ] && [ ! -e "$T/fails" ] && [ "$(grep -c "$what" "$T/fails.err")" = 1 ] && hasnt 'warning|trained|ckpt-push: ' "$T/fails.err" && return
+    echo "status $got"; cat "$T/fails.err"; return 1
+}
+t "a repository that is missing ends the run before it trains" refused 66 '^ckpt-train: --push-to: .*deep/hub.git' "$T/nowhere/deep/hub.git"
+t "and tells what makes it" has '^hint: ckpt-push --create' "$T/fails.err"
+[ "$(id -u)" = 0 ] || t "so does one that may not be written" refused 73 '^ckpt-train: --push-to: .*hub.git: Permission denied' "$T/hub.git"
+t "all ranks end by name" refused 66 '^ckpt-train: rank 0: --push-to: .*deep/hub.git' "$T/nowhere/deep/hub.git" --nproc 2 --zero-stage 2
+t "an address that is none" refused 64 '^ckpt-train: --push-to: .*gopher://' gopher://x
 
 # -- terminals ------------------------------------------------------------------------------------
 # tty COLUMNS COMMAND... - all that a terminal of that width was sent, in $T/tty.

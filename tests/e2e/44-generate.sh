@@ -29,6 +29,7 @@ t "other than greedy" bash -c "! cmp -s $T/d1.jsonl $T/one.jsonl"
 t "are scored without a model" ckpt-eval --predictions "$T/d1.jsonl" --metric rouge
 t "no part is left" [ ! -e "$T/one.jsonl.part" ]
 t "a log-probability of each token" bash -c "[ \$(head -1 $T/one.jsonl | grep -o '\"top\": ' | wc -l) = \$(head -1 $T/one.jsonl | sed -E 's/.*\"tokens\": ([0-9]+).*/\1/') ]"
+ckpt-eval --tag zz --prompt x --max-new-tokens 1 "$M" >/dev/null 2>"$T/told"; t "a --tag that picks nothing is told once" [ "$(grep -c -- '--tag zz picks nothing' "$T/told")" = 1 ]
 expect 73 "not over a file" ckpt-eval -q --prompt x --predictions-out "$T/one.jsonl" "$M"
 t "but with --overwrite" ckpt-eval -q --prompt x --max-new-tokens 1 --predictions-out "$T/come.jsonl" --overwrite "$M"
 expect_says 64 "not of two models" "is one model's, and there are several" ckpt-eval -q --prompt x --max-new-tokens 1 --predictions-out "$T/two-models" --overwrite "$M" "$M"

@@ -33,6 +33,12 @@ t "A7: weights that lie twice are sent once" [ "$(awk '$1 == "cdn" && $2 == "PUT
 ckpt-push -q --create hf://acme/inside "$G/rows.jsonl" >/dev/null
 t "A7: a run publishes by itself" bash -c "$(declare -f train); T=$T; train --max-steps 4 --push-to hf://acme/inside -o $T/I >/dev/null"
 t "A7: its checkpoints are commits" [ "$(commits acme/inside)" = 4 ]
+refused() { [ "$1" = "$(train --max-steps 4 --push-to "$2" -o "$T/R" 2>"$T/err" >/dev/null; echo $?)" ] && [ ! -e "$T/R" ] && grep -q -- "--push-to: .*$3" "$T/err" && [ "$(wc -l <"$T/err")" -le 2 ] || { cat "$T/err"; return 1; }; }
+t "A7: a repository that is missing ends a run before it trains" refused 66 hf://acme/none "hf://acme/none: no such repository"
+t "A7: one request finds it out" [ "$(grep -c acme/none "$L")" = 1 ]
+for token in hf_readonly:acme/inside hf_wrong:token; do
+    t "A7: the token ${token%:*}" env HF_TOKEN=${token%:*} bash -c "$(declare -f train refused); T=$T; refused 77 hf://acme/inside '${token#*:}'"
+done
 slow() { { echo "$T/A/checkpoint-2"; echo "$T/A/checkpoint-4"; echo "$T/I/checkpoint-2"; echo "$T/I/checkpoint-4"; } | ckpt-push -q --latest --create --hub-strategy checkpoint hf://acme/slow; }
 t "A7: when saves come faster than they are sent" slow
 t "A7: the last one is there, at most one a commit" bash -c "[ \$(curl -s -H 'Authorization: Bearer $HF_TOKEN' $HF_ENDPOINT/api/models/acme/slow/commits/main | grep -o '\"title\"' | wc -l) -le 3 ]"

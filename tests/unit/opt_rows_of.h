@@ -12,7 +12,7 @@ struct values {
     int64_t         steps, any, width;
     double          rate;
     uint64_t        size;
-    const char     *name, *path, *color, *columns, *numbers;
+    const char     *name, *path, *color, *columns, *numbers, *place;
     char            comma;
     struct opt_list item, pair;
 };
@@ -34,6 +34,7 @@ static const struct opt value_rows[] = {
     OPT_LIST("item", "X", item, "items", .letter = 'i'),
     OPT_LIST("pair", "NAME=N", pair, "pairs"),
     OPT_TEXT("columns", "JSON", columns, "an object"),
+    OPT_ENUM("place", "WHERE", place, "host chip chip:N", "place"),
     OPT_TEXT("numbers", "K=V,...", numbers, "numbers"),
 };
 #undef OPT_VALUES

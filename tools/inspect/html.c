@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "libckpt/commit.h"
+#include "libckpt/io/path.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/page/document.h"
 #include "tools/inspect/page/style.h"
@@ -62,6 +63,8 @@ int inspect_html(const struct inspect_want *w, const struct ckpt_buf *json, stru
     }
     if (rc == 0)
         rc = ckpt_out_create(&out, w->html, w->overwrite ? CKPT_REPLACE : 0, err);
+    if (rc == CKPT_ECREATE && !w->overwrite && ckpt_path_is_file(w->html))
+        ckpt_err_hint(err, "--overwrite replaces it");
     if (rc == 0)
         rc = ckpt_out_write(out, text.data, text.len, err);
     if (rc == 0)

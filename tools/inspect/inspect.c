@@ -87,7 +87,8 @@ static int run_directory(struct out *o, const struct inspect_want *w, const stru
     return rc;
 }
 
-static int source_path(struct out *o, const struct inspect_want *w, struct cli *cli,
+/* *tagged: it has DeepSpeed's tags; where not, opening it has said that --tag picks nothing. */
+static int source_path(struct out *o, bool *tagged, const struct inspect_want *w, struct cli *cli,
                        const char *path, struct ckpt_err *err)
 {
     struct inspect_want page = *w;
@@ -109,6 +110,7 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     rc = open_source(&src, w, cli, path, err);
     if (rc)
         return rc;
+    *tagged = strcmp(ckpt_source_format(src), "deepspeed") == 0;
     if (w->html && !w->stats)           /* a page has histograms, which need the values */
         rc = quant_tell(&told, src, err);
     page.stats |= w->html && rc == 0 && (told.n == 0 || told.is_read);
@@ -265,8 +267,9 @@ static int finish_failed(struct out *o, const struct inspect_want *w, int rc, st
 static int inspect_into(struct out *o, const struct inspect_want *w, struct cli *cli,
                         const char *path, struct ckpt_err *err)
 {
+    struct inspect_want again = *w;
     struct ckpt_err other = {0};
-    bool data = false;
+    bool data = false, tagged = true;
     int rc, found;
 
     out_str(o, "path", "path", path);
@@ -292,7 +295,7 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
         data = rc != 1;
     }
     if (rc == 1)
-        rc = source_path(o, w, cli, path, err);
+        rc = source_path(o, &tagged, w, cli, path, err);
     found = rc == CKPT_EUNSUPPORTED ? inspect_data_dir(o, w, cli, path, &other) : 1;
     if (found != 1) {
         *err = other;
@@ -301,8 +304,9 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
     }
     if (rc == CKPT_EREFUSED && !inspect_tensors_asked(w) && refused(o, w, cli, path, err) == 0)
         return ckpt_err_code(err);
+    again.tag = tagged ? w->tag : NULL;
     if (rc == 0 && w->verify && !data)
-        rc = inspect_verify(o, w, cli, path, err);
+        rc = inspect_verify(o, &again, cli, path, err);
     if (rc == 0)                        /* show a dangerous file all the same */
         return finish_failed(o, w, look_for_danger(o, w, cli, path, err), err);
     if (w->verify && !err->hint[0])

@@ -112,6 +112,23 @@ struct making {
     struct provenance        *record;
 };
 
+/* After a failure to create the output: what --overwrite does about that which is in the way. */
+static int hint_overwrite(const struct merge_want *w, const struct making *m, struct ckpt_err *err)
+{
+    bool folder = !merge_is_file(m->format) && !merge_is_packed(m->output, m->format);
+    struct stat st;
+
+    if (err->code != CKPT_ECREATE || stat(m->output, &st) != 0)
+        return ckpt_err_code(err);
+    if (folder && S_ISDIR(st.st_mode))
+        return ckpt_err_hint(err, "it is a directory, --overwrite replaces files only");
+    if (folder)
+        return ckpt_err_hint(err, "a directory is to be written, --overwrite replaces files by "
+                             "files only");
+    return w->overwrite || !S_ISREG(st.st_mode) ? ckpt_err_code(err)
+           : ckpt_err_hint(err, "--overwrite replaces it");
+}
+
 /* Create the sink and copy everything into it; the record's digests are computed meanwhile. */
 static int write_out(struct ckpt_source *src, const struct making *m, const struct merge_want *w,
                      const struct cli *cli, struct ckpt_err *err)
@@ -144,6 +161,8 @@ static int write_out(struct ckpt_source *src, const struct making *m, const stru
         rc = merge_packed_begin(&archive, &path, output, cli_spool(), flags, err);
     if (rc == 0)
         rc = ckpt_create(&sink, format, path, ckpt_source_tensors(src), &create, err);
+    if (rc)
+        rc = hint_overwrite(w, m, err);
     if (rc == 0)
         rc = ckpt_copy(sink, src, &copy, err);
     if (rc == 0)

@@ -14,14 +14,20 @@ struct merge_packed {
     char                tree[4608];     /* inside `aside`: the directory */
 };
 
-bool merge_is_packed(const char *output, const char *format)
+bool merge_is_file(const char *format)
 {
     static const char *const files[] = {"safetensors", "torch", "gguf"};
 
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (strcmp(format, files[i]) == 0)
-            return false;
-    return strcmp(output, "-") == 0 || ckpt_pack_of(output) != CKPT_PACK_NONE;
+            return true;
+    return false;
+}
+
+bool merge_is_packed(const char *output, const char *format)
+{
+    return !merge_is_file(format) &&
+           (strcmp(output, "-") == 0 || ckpt_pack_of(output) != CKPT_PACK_NONE);
 }
 
 int merge_packed_begin(struct merge_packed **out, const char **path, const char *output,

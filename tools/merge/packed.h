@@ -9,6 +9,8 @@
 
 struct merge_packed;
 
+/* Whether format is written as one file. */
+bool merge_is_file(const char *format);
 /* Whether format, which is written as a directory, goes into an archive of that name. */
 bool merge_is_packed(const char *output, const char *format);
 /*

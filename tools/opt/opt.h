@@ -57,9 +57,9 @@ struct opt {
     const char   *help;         /* with the unit; lower case, no full stop, no default */
     const char   *absent;       /* the default in words, if the value before parsing cannot show
                                    it */
-    const char   *choices;      /* "text json", space-separated, also of a list's items; of
-                                   OPT_KIND_INT: words beside the numbers, the first is -1, the
-                                   next -2 ... */
+    const char   *choices;      /* "text json", space-separated, also of a list's items; one that
+                                   ends in ":N" has a number there; of OPT_KIND_INT: words beside
+                                   the numbers, the first is -1, the next -2 ... */
     enum opt_bytes bytes;       /* of OPT_KIND_TEXT and OPT_KIND_LIST; OPT_PATH sets it */
     double        min, max;     /* for numbers */
     size_t        at, at_n;     /* offset of the value, and of a list's length, in OPT_VALUES */

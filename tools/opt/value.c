@@ -179,16 +179,27 @@ static int set_char(char *at, const char *text, const char *where, struct ckpt_e
     return 0;
 }
 
+/* Whether a choice of k bytes is the text; one that ends in ":N" has a number there. */
+static bool is_choice(const char *choice, size_t k, const char *text)
+{
+    size_t n = strlen(text), digits;
+
+    if (k < 2 || memcmp(choice + k - 2, ":N", 2) != 0)
+        return k == n && memcmp(choice, text, n) == 0;
+    digits = n > k - 1 ? strspn(text + k - 1, "0123456789") : 0;
+    return digits > 0 && k - 1 + digits == n && memcmp(choice, text, k - 1) == 0;
+}
+
 static int set_choice(const char **at, const char *choices, const char *text, const char *where,
                       struct ckpt_err *err)
 {
-    size_t n = strlen(text);
-
-    for (size_t k, i = 0; choices[i] && n; i += k + (choices[i + k] == ' '))
-        if ((k = strcspn(choices + i, " ")) == n && strncmp(choices + i, text, n) == 0) {
+    for (size_t k, i = 0; choices[i] && *text; i += k + (choices[i + k] == ' ')) {
+        k = strcspn(choices + i, " ");
+        if (is_choice(choices + i, k, text)) {
             *at = text;
             return 0;
         }
+    }
     return ckpt_fail(err, CKPT_EUSAGE, "%s: \"%s\" is none of: %s", where, text, choices);
 }
 

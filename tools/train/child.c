@@ -81,6 +81,8 @@ static int spawn(struct child *c, const struct child_opts *o, const char *const 
     if (rc == 0)
         rc = posix_spawn_file_actions_adddup2(&files, o->out > 0 ? o->out : STDERR_FILENO,
                                               STDOUT_FILENO);
+    if (rc == 0 && o->errors > 0)
+        rc = posix_spawn_file_actions_adddup2(&files, o->errors, STDERR_FILENO);
     if (rc == 0)
         rc = posix_spawnattr_setsigmask(&attr, &none);
     if (rc == 0)

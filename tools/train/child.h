@@ -28,6 +28,7 @@ struct child_opts {
     size_t             n_vars;
     bool               pipe;            /* to its input */
     int                out;             /* a file for its output; 0: standard error */
+    int                errors;          /* a file for its standard error; 0: this process's */
 };
 
 /* CKPT_ENOMEM, CKPT_ENOTFOUND. */

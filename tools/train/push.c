@@ -4,15 +4,21 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "libckpt/base/json.h"
 #include "libckpt/err.h"
 #include "libckpt/io/lock.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "tools/cli.h"
 #include "tools/train/child.h"
+#include "trainer/clock.h"
+#include "trainer/comm/report.h"
 
 #define OUTPUT ".push.lock"            /* in the output folder; locked by who publishes */
+#define QUIET  3.0                      /* seconds of a look that are not worth a word */
 
 /* A checkpoint that is not published yet. */
 struct item {
@@ -37,6 +43,7 @@ struct push {
     int          out;                   /* the file with its output, which outlives this process as
                                            a pipe would not; -1: none yet */
     off_t        heard;                 /* bytes of it */
+    int          errors;                /* what the one that looks prints on standard error; -1 */
     char         tool[4200];
     bool         said;                  /* that an earlier one has the lock */
     int          status;
@@ -61,9 +68,11 @@ static int find_tool(char tool[4200], struct ckpt_err *err)
 
 static int start(struct push *p, bool publishes, struct ckpt_err *err)
 {
-    const char *const argv[] = {p->tool, "-q", "--", p->url, NULL};
-    const struct child_opts opts = {.argv = argv, .pipe = publishes,
-                                    .out = publishes ? p->out : 0};
+    const char *const publish[] = {p->tool, "-q", "--", p->url, NULL};
+    const char *const look[] = {p->tool, "-q", "--json", "--", p->url, NULL};
+    const struct child_opts opts = {.argv = publishes ? publish : look, .pipe = publishes,
+                                    .out = publishes ? p->out : 0,
+                                    .errors = publishes ? 0 : p->errors};
 
     p->stage = publishes ? PUBLISHES : LOOKS;
     return child_start(&p->child, &opts, err);
@@ -83,7 +92,9 @@ int push_open(struct push **out, const char *url, const char *output_dir, struct
     p->out = -1;
     p->url = url;
     p->output_dir = output_dir;
-    rc = find_tool(p->tool, err);
+    p->errors = memfd_create("ckpt-push", MFD_CLOEXEC);
+    rc = p->errors < 0 ? ckpt_fail_errno(err, CKPT_ENOMEM, errno, "`push_to`")
+                       : find_tool(p->tool, err);
     if (rc == 0)
         rc = start(p, false, err);
     if (rc)
@@ -91,6 +102,78 @@ int push_open(struct push **out, const char *url, const char *output_dir, struct
     else
         *out = p;
     return rc;
+}
+
+/* The code of an exit status; an answer that nobody knows is a service that is not there. */
+static int code_of(int status)
+{
+    for (int code = CKPT_ESTOPPED; code < 0; code++)    /* 75 is "stopped", not "a peer failed" */
+        if (ckpt_err_status(code) == status)
+            return code;
+    return CKPT_EDEVICE;
+}
+
+/* The error of the one that looked, which it printed as one object. */
+static int tell_look(const struct push *p, int status, struct ckpt_err *err)
+{
+    char text[8192], *line;
+    ssize_t n = pread(p->errors, text, sizeof text - 1, 0);
+    const char *what = NULL, *hint = NULL, *reason = NULL;
+    struct ckpt_err ignored = {0};
+    json_t *o = NULL;
+
+    while (n > 0 && text[n - 1] == '\n')
+        n--;
+    text[n > 0 ? n : 0] = '\0';
+    line = strrchr(text, '\n') ? strrchr(text, '\n') + 1 : text;
+    if (ckpt_json_parse(&o, line, strlen(line), CKPT_JSON_LINE, &ignored) == 0) {
+        what = json_string_value(json_object_get(o, "error"));
+        hint = json_string_value(json_object_get(o, "hint"));
+        reason = json_string_value(json_object_get(o, "reason"));
+    }
+    if (what)
+        ckpt_fail_as(err, code_of(status), reason ? reason : "", "`push_to`: %s", what);
+    else if (status > 128)
+        ckpt_fail(err, CKPT_EDEVICE, "`push_to`: ckpt-push was ended by signal %d", status - 128);
+    else
+        ckpt_fail(err, code_of(status), "`push_to`: ckpt-push ended with status %d%s%s", status,
+                  *line ? ": " : "", line);
+    if (hint)                           /* options in it are those of ckpt-push */
+        ckpt_err_hint(err, "%s%s", strncmp(hint, "--", 2) == 0 ? "ckpt-push " : "", hint);
+    json_decref(o);
+    return ckpt_err_code(err);
+}
+
+int push_ready(struct push *p, struct ckpt_err *err)
+{
+    double began = clock_now();
+    int rc = 0;
+
+    if (!p || p->stage != LOOKS)
+        return 0;
+    while (!child_ended(&p->child, &p->status)) {
+        if (cli_stop)
+            return cli_stopped(err);
+        if (!p->said && clock_now() - began > QUIET) {
+            ckpt_log(CKPT_LOG_NOTE, "`push_to`: waiting until ckpt-push has looked at the "
+                     "destination");
+            p->said = true;
+        }
+        child_pause();
+    }
+    p->said = false;
+    p->stage = IDLE;
+    if (p->status == 0)
+        return 0;
+    rc = tell_look(p, p->status, err);
+    if (report_saved_before() < 0 || (rc != CKPT_EDEVICE && rc != CKPT_ESTOPPED)) {
+        p->stage = OVER;
+        return rc;
+    }
+    ckpt_log(CKPT_LOG_WARNING, "%s", err->text);
+    ckpt_err_clear(err);
+    p->status = 0;
+    return 0;
 }
 
 /* The first one is published, or will never be. */
@@ -177,13 +260,9 @@ static void publish(struct push *p)
 /* The child has ended. */
 static void ended(struct push *p)
 {
-    bool looked = p->stage == LOOKS && p->status == 0;
-
     listen_to(p);
     child_hang_up(&p->child);
     p->stage = IDLE;
-    if (looked)
-        return;
     if (p->status > 128)
         ckpt_log(CKPT_LOG_WARNING, "`push_to`: ckpt-push was ended by signal %d", p->status - 128);
     else if (p->status || p->n > 0)
@@ -193,7 +272,7 @@ static void ended(struct push *p)
 
 void push_look(struct push *p)
 {
-    if (!p || p->stage == OVER)
+    if (!p || p->stage == LOOKS || p->stage == OVER)
         return;
     if (p->stage == PUBLISHES) {
         hand_on(p);
@@ -237,7 +316,7 @@ static bool has_all(const struct push *p)
 
 int push_end(struct push *p)
 {
-    if (!p)
+    if (!p || p->stage == LOOKS)        /* the run ended before it was ready */
         return 0;
     push_look(p);
     if (p->stage != OVER && p->n > 0)
@@ -260,6 +339,8 @@ void push_close(struct push *p)
     child_hang_up(&p->child);
     if (p->out >= 0)
         close(p->out);
+    if (p->errors >= 0)
+        close(p->errors);
     while (p->n > 0)
         drop_first(p);
     ckpt_free(p->item);

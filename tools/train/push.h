@@ -3,10 +3,11 @@
  * paths on its input.
  *
  * Steps never wait for it.  A checkpoint is leased until it is published, so that save_total_limit
- * leaves it.  At the start ckpt-push only looks at the destination.  The one that publishes is
- * started with the first checkpoint, and has a lock in the output folder until it ends: where an
- * earlier try of the run was killed, its own goes on with what it was given, and this one begins
- * after it, so that no older checkpoint is published after a newer one.
+ * leaves it.  At the start ckpt-push only looks at the destination, while the ranks meet: a run
+ * that nobody could publish ends before it trains.  The one that publishes is started with the
+ * first checkpoint, and has a lock in the output folder until it ends: where an earlier try of the
+ * run was killed, its own goes on with what it was given, and this one begins after it, so that no
+ * older checkpoint is published after a newer one.
  */
 #ifndef CKPT_TOOLS_TRAIN_PUSH_H
 #define CKPT_TOOLS_TRAIN_PUSH_H
@@ -18,7 +19,13 @@ struct push;
 /* url: as ckpt-push takes it; NULL: nothing is published.  Both strings outlive it.
  * CKPT_ENOTFOUND: there is no ckpt-push. */
 int push_open(struct push **out, const char *url, const char *output_dir, struct ckpt_err *err);
-/* A checkpoint is complete.  All accept NULL. */
+/*
+ * Wait until ckpt-push has looked at the destination.  Its own error, where nothing can be
+ * published there.  A network that is away does not end a try that has an earlier one's checkpoints
+ * (report_saved_before): that is a warning.  All accept NULL.
+ */
+int push_ready(struct push *p, struct ckpt_err *err);
+/* A checkpoint is complete. */
 void push_put(struct push *p, const char *path);
 /* Now and then: hand on what waits, and look whether it still runs. */
 void push_look(struct push *p);

@@ -137,6 +137,8 @@ static int find_start(struct run_job *r, struct ckpt_err *err)
     r->dir.path = r->s->output_dir;
     if (r->session.comm->rank == 0 && settings_write(r->s))
         rc = run_dir_lock(&r->dir, err);
+    if (rc == 0 && r->session.comm->rank == 0 && settings_write(r->s) && r->io->ready)
+        rc = r->io->ready(r->io->ctx, err);
     if ((rc = comm_agree(r->session.comm, rc, err)) != 0 ||
         (rc = run_start_find(&r->start, &r->session, r->s, &r->dir, err)) != 0)
         return rc;

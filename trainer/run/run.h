@@ -12,6 +12,9 @@
 /* Between a run and its caller, while it runs. */
 struct run_io {
     void *ctx;
+    /* All ranks are there, and nothing is read or written yet: whether what the caller needs beside
+     * the run is there too.  Rank 0 only; an error ends all.  May be NULL. */
+    int (*ready)(void *ctx, struct ckpt_err *err);
     /* A checkpoint is complete and durable.  Rank 0 only.  May be NULL. */
     int (*artifact)(void *ctx, const char *path, struct ckpt_err *err);
     /* What the run tells while it goes.  Rank 0 only.  May be NULL. */

@@ -222,15 +222,20 @@ int session_open(struct session *s, const char *model_dir, const char *tokenizer
     return comm_agree(s->comm, rc, err);
 }
 
-/* Quantised weights are seen as their values. */
-static int open_values(struct ckpt_source **src, const char *path,
+/* Quantised weights are seen as their values.  Opening tells of a tag that picks nothing, once. */
+static int open_values(struct ckpt_source **src, struct session *s, const char *path,
                        const struct ckpt_open_opts *opts, struct ckpt_err *err)
 {
+    struct ckpt_open_opts own = *opts;
     struct ckpt_source *below;
-    int rc = ckpt_open(&below, path, opts, err);
+    int rc;
 
     *src = NULL;
-    return rc ? rc : quant_view(src, below, err);
+    own.tag = s->untagged ? NULL : opts->tag;
+    if ((rc = ckpt_open(&below, path, &own, err)) != 0)
+        return rc;
+    s->untagged = strcmp(ckpt_source_format(below), "deepspeed") != 0;
+    return quant_view(src, below, err);
 }
 
 int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err)
@@ -239,7 +244,7 @@ int session_untie(struct session *s, const char *path, const char *tag, struct c
     struct ckpt_open_opts opts = {.tag = tag, .follow = true};
     struct ckpt_source *src = NULL;
     bool differs = false;
-    int rc = head ? open_values(&src, path, &opts, err) : 0;
+    int rc = head ? open_values(&src, s, path, &opts, err) : 0;
 
     if (rc == 0 && head)
         rc = weights_head_differs(&differs, src, head, s->arch->family->prefix,
@@ -408,7 +413,7 @@ int session_load(struct session *s, const char *path, const char *tag, struct ck
     struct ckpt_open_opts opts = {.tag = tag, .follow = true, .prove = true};
     size_t *index = ckpt_alloc(flat->params->n, sizeof *index);
     struct ckpt_source *src = NULL;
-    int rc = index ? open_values(&src, path, &opts, err)
+    int rc = index ? open_values(&src, s, path, &opts, err)
                    : ckpt_nomem(err, flat->params->n * sizeof *index);
 
     if (rc == 0)

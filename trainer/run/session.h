@@ -27,6 +27,7 @@ struct session {
     struct arch      *arch;
     struct lora      *lora;             /* the adapter that is trained or used; NULL: none */
     bool              head_lent;        /* an untied head that the base has only as embedding */
+    bool              untagged;         /* its weights have no DeepSpeed tag, which has been said */
     struct tokenizer *tokenizer;        /* NULL when tokenizer_dir is */
     struct model     *model;            /* once session_plan has been called */
     struct zero      *zero;             /* likewise */

@@ -173,6 +173,26 @@ TEST(choices)
     assert_said(&p, CKPT_EUSAGE, "--color: \"\" is none of: red green blue");
 }
 
+TEST(choices_with_a_number)
+{
+    static const char *const good[] = {"host", "chip", "chip:0", "chip:12"};
+    static const char *const bad[] = {"chip:N", "chip:", "chip:1x", "chip:-1", "chip: 1", "chip1",
+                                      "host:1", "chi", "chip:0 chip:1"};
+    struct parsed p = {0};
+    char said[80];
+
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        PARSE(&p, "--slow", "--place", good[i]);
+        assert_string_equal(p.v.place, good[i]);
+        parsed_release(&p);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        PARSE(&p, "--slow", "--place", bad[i]);
+        snprintf(said, sizeof said, "--place: \"%s\" is none of: host chip chip:N", bad[i]);
+        assert_said(&p, CKPT_EUSAGE, said);
+    }
+}
+
 TEST(unknown)
 {
     static const struct { const char *arg, *hint; } rows[] = {
