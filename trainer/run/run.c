@@ -258,6 +258,8 @@ static int finish(struct run_job *r, struct ckpt_err *err)
     rc = row ? metrics_closing(r->metrics, row, r->state.global_step - r->first_step, seconds,
                                &memory, err)
              : ckpt_nomem(err, sizeof *row);
+    if (rc == 0 && first)
+        results_tell(r);
     if ((rc = comm_agree(r->session.comm, rc, err)) == 0)
         rc = results_model(r, err);
     if (rc == 0 && first)
@@ -312,6 +314,8 @@ static int end_late(struct run_job *r, struct ckpt_err *err)
     bool first = r->session.comm->rank == 0;
     int rc = comm_agree(r->session.comm, row ? 0 : ckpt_nomem(err, sizeof *row), err);
 
+    if (rc == 0 && first)
+        results_tell(r);
     if (rc == 0)
         rc = results_model(r, err);
     if (rc == 0 && first)
