@@ -57,34 +57,26 @@ expect_prints 0 "as JSON" "\"output\": \"$T/dry/run-merged\"" ckpt-merge -q --dr
 t "--dry-run writes nothing" [ "$(ls -A "$T/dry")" = run ]
 # What the merge refuses before it writes, its dry run refuses: line by line, with its status; and it creates nothing.
 mkdir "$T/way"; mkdir "$T/way/dir"; mkfifo "$T/way/fifo.safetensors"; ln -s nowhere "$T/way/dead.safetensors"; echo x | tee "$T/way/file" >"$T/way/file.safetensors"
-foretold() {    # STATUS NAME OPTION...
-    local status=$1 name=$2 before dry got; shift 2
-    before=$(cd "$T/way" && ls -AR)
-    (cd "$T/way" && ckpt-merge -q --dry-run "$@") >/dev/null 2>"$T/foretold"; dry=$?
-    [ "$(cd "$T/way" && ls -AR)" = "$before" ] && echo "ok $name: nothing is created" || echo "not ok $name: nothing is created"
-    (cd "$T/way" && ckpt-merge -q "$@") >/dev/null 2>"$T/.err"; got=$?
-    [ "$dry $got" = "$status $status" ] && cmp -s "$T/foretold" "$T/.err" && echo "ok $name" || { fail "$name (status $dry, then $got)" "$T/foretold" "$T/.err"; }
-}
-foretold 73 "a file is in the way" -o file.safetensors "$DS"
-foretold 73 "a link to nothing is" -o dead.safetensors "$DS"
-foretold 73 "a fifo is" --overwrite -o fifo.safetensors "$DS"
-foretold 73 "a directory is" -o dir "$DS"
-foretold 73 "a directory, and files may be replaced" --overwrite -o dir "$DS"
-foretold 73 "a file where a directory is wanted" -o file "$DS"
-foretold 73 "no folder for it" -o none/out "$DS"
-foretold 73 "a file as its folder" -o file/out.safetensors "$DS"
-foretold 64 "an address" -o hf://acme/toy "$DS"
-foretold 64 "one file of several inputs" -o x.safetensors "$DS" "$M"
-foretold 73 "a file as the folder of several" -o file/x "$DS" "$M"
-foretold 73 "two outputs of one name" -o twice "$M" "$M"
-foretold 65 "a model as an adapter" --to peft -o p "$M"
-foretold 65 "a model as DeepSpeed's" --to deepspeed -o p "$M"
-foretold 0 "what is free" -o free "$M"
-foretold 73 "it is free once" -o free "$M"
-foretold 0 "a new folder of several" -o new/below "$DS" "$M"
-foretold 73 "which then has them" -o new/below "$DS" "$M"
-for to in free.tar free.gguf free.pt free.safetensors; do foretold 0 "$to" -o $to "$M"; foretold 73 "$to, once" -o $to "$M"; done
-foretold 0 "to the shell" -o - "$M"
+foretold 73 "a file is in the way" ckpt-merge -q -o file.safetensors "$DS"
+foretold 73 "a link to nothing is" ckpt-merge -q -o dead.safetensors "$DS"
+foretold 73 "a fifo is" ckpt-merge -q --overwrite -o fifo.safetensors "$DS"
+foretold 73 "a directory is" ckpt-merge -q -o dir "$DS"
+foretold 73 "a directory, and files may be replaced" ckpt-merge -q --overwrite -o dir "$DS"
+foretold 73 "a file where a directory is wanted" ckpt-merge -q -o file "$DS"
+foretold 73 "no folder for it" ckpt-merge -q -o none/out "$DS"
+foretold 73 "a file as its folder" ckpt-merge -q -o file/out.safetensors "$DS"
+foretold 64 "an address" ckpt-merge -q -o hf://acme/toy "$DS"
+foretold 64 "one file of several inputs" ckpt-merge -q -o x.safetensors "$DS" "$M"
+foretold 73 "a file as the folder of several" ckpt-merge -q -o file/x "$DS" "$M"
+foretold 73 "two outputs of one name" ckpt-merge -q -o twice "$M" "$M"
+foretold 65 "a model as an adapter" ckpt-merge -q --to peft -o p "$M"
+foretold 65 "a model as DeepSpeed's" ckpt-merge -q --to deepspeed -o p "$M"
+foretold 0 "what is free" ckpt-merge -q -o free "$M"
+foretold 73 "it is free once" ckpt-merge -q -o free "$M"
+foretold 0 "a new folder of several" ckpt-merge -q -o new/below "$DS" "$M"
+foretold 73 "which then has them" ckpt-merge -q -o new/below "$DS" "$M"
+for to in free.tar free.gguf free.pt free.safetensors; do foretold 0 "$to" ckpt-merge -q -o $to "$M"; foretold 73 "$to, once" ckpt-merge -q -o $to "$M"; done
+foretold 0 "to the shell" ckpt-merge -q -o - "$M"
 (cd "$T/way" && ckpt-merge -q --dry-run --overwrite -o file.safetensors "$DS") >"$T/.out" 2>&1
 t "that a file is replaced is said" grep -qx 'replaces: the file that has this name' "$T/.out"
 t "and to programs" bash -c "cd $T/way && ckpt-merge -q --dry-run --json --overwrite -o file.safetensors $DS | grep -q '\"replaces\": true' && ckpt-merge -q --dry-run --json -o another $DS | grep -q '\"replaces\": false'"
