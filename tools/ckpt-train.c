@@ -130,8 +130,8 @@ static int train(struct cli *cli, const struct settings *s, const struct train_s
     struct ckpt_err why = {0};
 
     comm_stop_on(&cli_stop);
-    if (rc == 0 && settings_write(s))
-        rc = train_tell_begin(tell, s->output_dir, err);
+    if (rc == 0 && (s->dry_run || settings_write(s)))
+        rc = train_tell_begin(tell, s->output_dir, s->dry_run, err);
     if (rc == 0)
         rc = announce_open(&told.announce, cli, s->save_total_limit, err);
     if (rc == 0)

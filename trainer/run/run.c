@@ -350,8 +350,12 @@ static int plan(struct run_job *r, struct ckpt_err *err)
         .settings = r->s, .session = &r->session, .data = &r->data, .steps = r->state.max_steps,
         .first_step = r->start.step > 0 && r->start.step < r->state.max_steps ? r->start.step : 0,
     };
+    struct run_output o = run_output_of(r);
     struct estimate e;
-    int rc = save_plan(r, &of.snapshot, &of.how, err);
+    int rc = run_output_ready(&o, err);
+
+    if (rc == 0)
+        rc = save_plan(r, &of.snapshot, &of.how, err);
 
     of.saves = course_saves(&r->course, of.steps, loader_steps_per_epoch(r->data.train.loader));
     if (rc == 0)

@@ -214,6 +214,16 @@ static int open_files(struct metrics *m, struct ckpt_err *err)
     return rc ? rc : reports_open(&m->reports, &start, err);
 }
 
+int metrics_ready(const struct settings *s, struct ckpt_err *err)
+{
+    char path[4200];
+    int rc;
+
+    snprintf(path, sizeof path, "%.4000s/%s", s->output_dir, METRICS_LOG_NAME);
+    rc = log_file_ready(path, err);
+    return rc ? rc : reports_ready(s, err);
+}
+
 int metrics_open(struct metrics **out, const struct metrics_opts *opts, struct ckpt_err *err)
 {
     struct metrics *m = ckpt_alloc(1, sizeof *m);

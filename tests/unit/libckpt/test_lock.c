@@ -59,6 +59,23 @@ TEST(what_is_leased_is_not_unread)
     assert_null(ckpt_lock_reader("build/there-is-no-such-folder"));
 }
 
+TEST_ERR(a_writer_s_lock_is_told_beforehand)
+{
+    const char *dir = scratch("lock-told");
+    struct ckpt_err met = {0};
+    struct ckpt_lock *a, *b;
+
+    assert_int_equal(ckpt_lock_writer_ready(dir, err), 0);
+    assert_int_equal(entries(dir), 0);
+    assert_int_equal(ckpt_lock_writer(&a, dir, err), 0);
+    assert_int_equal(ckpt_lock_writer_ready(dir, err), CKPT_ECREATE);
+    assert_int_equal(ckpt_lock_writer(&b, dir, &met), CKPT_ECREATE);
+    assert_string_equal(err->text, met.text);
+    assert_string_equal(err->reason, "locked");
+    ckpt_lock_release(a);
+    assert_int_equal(ckpt_lock_writer_ready(dir, err), 0);
+}
+
 TEST_ERR(a_directory_is_made_with_its_parents)
 {
     const char *dir = scratch("lock-dirs");
