@@ -100,7 +100,7 @@ static const struct opt run_rows[] = {
              "fill micro-batches with whole documents; attention does not cross them"),
     OPT_FLAG("loss-on-padding", loss_on_padding,
              "pad samples to --max-seq-length, and take the loss on the padding too, as labels "
-             "that are copies of padded inputs do; CPU only"),
+             "that are copies of padded inputs do"),
     OPT_ENUM("padding-side", "SIDE", padding_side, "auto right left",
              "with --loss-on-padding: after or before the text; auto: as the tokenizer pads"),
     OPT_ENUM("data-cache", "WHEN", data_cache, "auto on off",
