@@ -75,7 +75,7 @@ t "columns" told "--completion-template {a} -> {b};" "${other[@]}" --completion-
 t "which samples, and how long" told "--start-idx 0 -> 2;--max-train-samples 0 -> 4;--max-seq-length 32 -> 16;--excess-length-strategy truncate -> drop;" \
     "${other[@]}" --start-idx 2 --max-train-samples 4 --max-seq-length 16 --excess-length-strategy drop
 t "what is learned" told "--train-on-prompt false -> true;--truncation-side right -> left;--add-eos-token true -> false;" "${other[@]}" --train-on-prompt --truncation-side left --no-add-eos-token
-t "a split" told "--train-split-ratio 0 -> 0.5;" "${other[@]}" --train-split-ratio 0.5
+t "a split" told "--train-split-ratio 0 -> 0.5;" "${other[@]}" --train-split-ratio 0.5 --data-dir "$T/data"
 t "padding" told "--loss-on-padding false -> true;--padding-side auto -> left;--pad-token none -> <pad>;" "${other[@]}" --loss-on-padding --padding-side left
 t "the token that ends texts" told "--eos-token </s> -> <s>;" "${other[@]}" --eos-token '<s>'
 cp "$T/rows.jsonl" "$T/again.jsonl"
