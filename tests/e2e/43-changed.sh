@@ -93,6 +93,18 @@ cp "$T/base/chat_template.jinja" "$T/same.jinja"
 t "the same, in a file" told "" --train-file "$T/chat.jsonl" --chat-template "$T/same.jinja"
 t "their last turn" told "--mask-history false -> true;" --train-file "$T/chat.jsonl" --mask-history --ignore-data-skip
 
+# -- an adapter --------------------------------------------------------------------------------------
+lora=("${qa[@]}" --lora-rank 2)
+t "an adapter" began "${lora[@]}" --target-modules query_key_value,dense
+t "of the same modules" told "" "${lora[@]}" --target-modules dense --target-modules query_key_value
+t "which options need not name" told "" "${lora[@]}"
+rm -rf "$T/is"; cp -r "$T/was" "$T/is"
+expect_says 0 "it keeps its own" "checkpoint-1: the adapter goes on with its own modules, not with --target-modules of this run" run is --resume-from-checkpoint auto "${lora[@]}" --target-modules query_key_value
+rm -rf "$T/is"; cp -r "$T/was" "$T/is"
+expect_says 0 "and those that it leaves out" "not with --exclude-modules of this run" run is --resume-from-checkpoint auto "${lora[@]}" --exclude-modules dense
+rm -rf "$T/is"; cp -r "$T/was" "$T/is"
+expect_says 65 "its dropout stays" "another lora_dropout than the options" run is --resume-from-checkpoint auto "${lora[@]}" --lora-dropout 0.1
+
 # -- the file ----------------------------------------------------------------------------------------
 t "a run with names of files, places and tokens of the user's" eval "PASSWORD=hunter2 WANDB_API_KEY=hunter2 run was -q --overwrite-output-dir \"\${qa[@]}\" --run-name hunter2 --on-end 'true hunter2' --logging-dir '$T/hunter2'"
 t "keeps none of them" bash -c "[ -s '$T/was/checkpoint-1/MANIFEST.json' ] && ! grep -E 'hunter2|jsonl|$T' '$T/was/checkpoint-1/MANIFEST.json'"
