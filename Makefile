@@ -235,6 +235,7 @@ check-ranks: all                                    ## what may go wrong once in
 
 check-kills: all units                              ## runs and pushes killed at every system call on their folder: half an hour
 	@KILLS=all BUILD=$B bash tests/e2e/61-kills.sh
+	@KILLS=all BUILD=$B bash tests/e2e/61-own-disks.sh
 	@STEP=1 BYTES=200 BUILD=$B bash tests/e2e/64-push-kills.sh
 	@STEP=1 BUILD=$B bash tests/e2e/65-push-statuses.sh
 	@STEP=1 TURNS=10 BUILD=$B bash tests/e2e/66-push-broken.sh

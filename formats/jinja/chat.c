@@ -315,6 +315,17 @@ int chat_template_text(const char **out, struct ckpt_dir *dir, const char *which
     return rc;
 }
 
+/* The digest of what was gathered, which is released. */
+static int end_digest(struct ckpt_buf *b, unsigned char out[16], struct ckpt_err *err)
+{
+    int rc = ckpt_buf_ok(b) ? 0 : ckpt_nomem(err, b->len);
+
+    if (rc == 0)
+        ckpt_xxh128(out, b->data, b->len);
+    ckpt_buf_release(b);
+    return rc;
+}
+
 int chat_digest(const struct chat *c, unsigned char out[16], struct ckpt_err *err)
 {
     struct ckpt_buf b;
@@ -322,7 +333,6 @@ int chat_digest(const struct chat *c, unsigned char out[16], struct ckpt_err *er
     time_t now = time(NULL);
     struct tm day;
     json_t *v;
-    int rc = 0;
 
     ckpt_buf_init(&b, SIZE_MAX);
     for (size_t i = 0; i < c->n; i++) {
@@ -335,12 +345,17 @@ int chat_digest(const struct chat *c, unsigned char out[16], struct ckpt_err *er
         ckpt_buf_put(&b, key, strlen(key) + 1);
         ckpt_buf_put(&b, json_string_value(v), json_string_length(v) + 1);
     }
-    if (ckpt_buf_ok(&b))
-        ckpt_xxh128(out, b.data, b.len);
-    else
-        rc = ckpt_nomem(err, b.len);
-    ckpt_buf_release(&b);
-    return rc;
+    return end_digest(&b, out, err);
+}
+
+int chat_digest_of_texts(const struct chat *c, unsigned char out[16], struct ckpt_err *err)
+{
+    struct ckpt_buf b;
+
+    ckpt_buf_init(&b, SIZE_MAX);
+    for (size_t i = 0; i < c->n; i++)
+        ckpt_buf_put(&b, c->one[i].text, c->one[i].len + 1);
+    return end_digest(&b, out, err);
 }
 
 /* -- rendering ------------------------------------------------------------------------------- */

@@ -49,6 +49,8 @@ const char *chat_eos(const struct chat *c);
 
 /* A digest of templates and special tokens; of a template that uses the date, the day too. */
 int chat_digest(const struct chat *c, unsigned char out[16], struct ckpt_err *err);
+/* A digest of the templates' texts alone, wherever they lie and on any day. */
+int chat_digest_of_texts(const struct chat *c, unsigned char out[16], struct ckpt_err *err);
 
 /* The text of the template chosen by `which`, to be stored with a model; into arena. */
 int chat_template_text(const char **out, struct ckpt_dir *dir, const char *which,

@@ -70,6 +70,11 @@ t "a run has its colour in every chart" bash -c "[ \$(grep -c 'data-name=.run (2
 sed 's/loss": [0-9.]*/loss": 7/' "$T/run/metrics.jsonl" > "$T/m"; mkdir -p "$T/other"; cp "$T/m" "$T/other/metrics.jsonl"
 echo '{"n_layer": 2, "vocab_size": 9}' > "$T/run/config.json"; echo '{"n_layer": 3, "vocab_size": 9}' > "$T/other/config.json"
 t "settings that differ" bash -c "ckpt-inspect --compare --overwrite --html $T/runs.html $T/run $T/other >/dev/null && grep -A9 'Settings that differ' $T/runs.html | grep -q '<td>n_layer</td><td class=.n. data-v=.2.>2</td><td class=.n. data-v=.3.>3</td>' && ! grep -q vocab_size $T/runs.html"
+echo '{"settings": {"z_loss": 0.5, "packing": true}}' > "$T/run/MANIFEST.json"; echo '{"settings": {"z_loss": 0, "packing": true}}' > "$T/other/MANIFEST.json"
+t "those of manifests too" bash -c "ckpt-inspect --compare --overwrite --html $T/runs.html $T/run $T/other >/dev/null && grep -A9 'Settings that differ' $T/runs.html | grep -q '<td>z_loss</td><td class=.n. data-v=.0.5.>0.5</td><td class=.n. data-v=.0.>0</td>' && ! grep -q packing $T/runs.html"
+echo '{"settings": [1, "x"]}' > "$T/run/MANIFEST.json"
+expect 0 "a manifest of other members" ckpt-inspect --compare --overwrite --html "$T/runs.html" "$T/run" "$T/other"
+rm "$T/run/MANIFEST.json" "$T/other/MANIFEST.json"
 expect 0 "a page of a run" ckpt-inspect --html "$T/ck.html" "$HF/checkpoint-4"
 page() { grep -q "$1" "$T/ck.html"; }
 t "fetches nothing" bash -c "! grep -oE '(https?:)?//[a-z][a-z0-9.]+' $T/ck.html | grep -v '^http://www.w3.org'"

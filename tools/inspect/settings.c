@@ -56,38 +56,62 @@ static int add_fields(json_t *all, const json_t *fields, struct ckpt_err *err)
     return 0;
 }
 
-/* Both files lie in the run's folder, or in its newest checkpoint. */
-static int read_settings(json_t *all, struct ckpt_dir *dir, struct ckpt_err *err)
+/* Add the fields of a JSON file, or of its member, in a run's folder or in its newest checkpoint,
+ * whose name is the first `at` bytes of state. */
+static int add_file(json_t *all, struct ckpt_dir *dir, const char *state, int at,
+                    const char *file, const char *member, struct ckpt_err *err)
+{
+    char name[INSPECT_STATE_NAME + 32];
+    struct ckpt_file *f = NULL;
+    json_t *doc = NULL;
+    int rc;
+
+    snprintf(name, sizeof name, "%.*s%s", ckpt_dir_has(dir, file) ? 0 : at, state, file);
+    if (!ckpt_dir_has(dir, name))
+        return 0;
+    rc = ckpt_file_open_at(&f, dir, name, err);
+    if (rc == 0)
+        rc = ckpt_json_read(&doc, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
+    ckpt_file_close(f);
+    if (rc == 0)
+        rc = add_fields(all, member ? json_object_get(doc, member) : doc, err);
+    json_decref(doc);
+    return rc;
+}
+
+static int add_arguments(json_t *all, struct ckpt_dir *dir, const char *state, int at,
+                         struct ckpt_err *err)
 {
     struct ckpt_err ignored = {0};
-    char state[INSPECT_STATE_NAME], name[INSPECT_STATE_NAME + 32];
+    char name[INSPECT_STATE_NAME + 32];
     struct ckpt_file *f;
     json_t *doc = NULL;
-    int at, rc = inspect_newest_state(state, dir, err);
+    int rc;
 
-    at = strchr(state, '/') ? (int)(strchr(state, '/') - state) + 1 : 0;
     snprintf(name, sizeof name, "%.*straining_args.bin",
              ckpt_dir_has(dir, "training_args.bin") ? 0 : at, state);
-    if (rc == 0 && ckpt_dir_has(dir, name)) {
-        rc = ckpt_file_open_at(&f, dir, name, err);
-        if (rc == 0 && inspect_arguments(&doc, f, &ignored) == 0)       /* takes it */
-            rc = add_fields(all, doc, err);
-        json_decref(doc);
-        doc = NULL;
-    }
-    snprintf(name, sizeof name, "%.*sconfig.json", ckpt_dir_has(dir, "config.json") ? 0 : at,
-             state);
-    if (rc == 0 && ckpt_dir_has(dir, name)) {
-        rc = ckpt_file_open_at(&f, dir, name, err);
-        if (rc == 0) {
-            rc = ckpt_json_read(&doc, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
-            ckpt_file_close(f);
-        }
-        if (rc == 0)
-            rc = add_fields(all, doc, err);
-        json_decref(doc);
-    }
+    if (!ckpt_dir_has(dir, name))
+        return 0;
+    rc = ckpt_file_open_at(&f, dir, name, err);
+    if (rc == 0 && inspect_arguments(&doc, f, &ignored) == 0)           /* takes it */
+        rc = add_fields(all, doc, err);
+    json_decref(doc);
     return rc;
+}
+
+/* The manifest has settings for which the arguments have no field, and names of schedules that they
+ * do not know. */
+static int read_settings(json_t *all, struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    char state[INSPECT_STATE_NAME];
+    int at, rc = inspect_newest_state(state, dir, err);
+
+    at = rc == 0 && strchr(state, '/') ? (int)(strchr(state, '/') - state) + 1 : 0;
+    if (rc == 0)
+        rc = add_file(all, dir, state, at, "MANIFEST.json", "settings", err);
+    if (rc == 0)
+        rc = add_arguments(all, dir, state, at, err);
+    return rc ? rc : add_file(all, dir, state, at, "config.json", NULL, err);
 }
 
 /* A row of the table when the values of key are not the same in all runs. */

@@ -188,6 +188,47 @@ int adapter_same(const json_t *saved, const json_t *wanted, const char *path,
     return 0;
 }
 
+/* Whether a list has each text of another one. */
+static bool has_all(const json_t *list, const json_t *of)
+{
+    json_t *name, *other;
+    size_t i, k;
+
+    json_array_foreach ((json_t *)of, i, name) {
+        bool there = false;
+
+        json_array_foreach ((json_t *)list, k, other)
+            there |= json_equal(name, other);
+        if (!there)
+            return false;
+    }
+    return true;
+}
+
+/* Lists are sets; a pattern is a text. */
+static bool same_modules(const json_t *a, const json_t *b)
+{
+    return json_is_array(a) && json_is_array(b) ? has_all(a, b) && has_all(b, a) : json_equal(a, b);
+}
+
+void adapter_tell_modules(const json_t *saved, const json_t *wanted, const struct settings *s,
+                          const char *path)
+{
+    const struct { const char *key; bool given; } keys[] = {
+        {"target_modules", s->n_target_modules > 0},
+        {"exclude_modules", s->n_exclude_modules > 0}};
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const json_t *is = json_object_get(wanted, keys[i].key);
+        const char *text = json_string_value(is);
+
+        if (keys[i].given && !(text && strcmp(text, "all-linear") == 0) &&
+            !same_modules(json_object_get(saved, keys[i].key), is))
+            ckpt_log(CKPT_LOG_WARNING, "%s: the adapter goes on with its own modules, not with "
+                     "`%s` of this run", path, keys[i].key);
+    }
+}
+
 /* -- from a directory ------------------------------------------------------------------------- */
 
 bool adapter_lies_at(const char *path)

@@ -21,6 +21,10 @@ int adapter_config_read(json_t **out, const char *dir, struct ckpt_err *err);
 /* CKPT_EMISMATCH names the first key in which a checkpoint's adapter differs from the options. */
 int adapter_same(const json_t *saved, const json_t *wanted, const char *path,
                  struct ckpt_err *err);
+/* Warn where options name other modules than a saved adapter has, which goes on with its own.
+ * all-linear says nothing: it is replaced by names when an adapter is saved. */
+void adapter_tell_modules(const json_t *saved, const json_t *wanted, const struct settings *s,
+                          const char *path);
 /*
  * The directory of the base that an adapter's configuration names: the path as given, or relative
  * to the adapter's directory dir.  CKPT_ECONFIG when it names none.

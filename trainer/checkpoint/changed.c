@@ -6,13 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/families/arch.h"
 #include "formats/hf/trainer_saved.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/file.h"
 #include "libckpt/log.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/run/settings_saved.h"
 
 #define LOOKS 64                /* steps at which two schedules are compared */
+#define SHOWN 60                /* bytes of a value in a message, at most */
+#define AHEAD 20                /* of them before the first that differs */
 
 /* What is compared. */
 struct changes {
@@ -20,7 +25,8 @@ struct changes {
     const struct settings *s;
     const struct schedule *schedule;
     const struct run_state *state;
-    const struct hf_args  *args;
+    const struct hf_args  *args;        /* NULL: the checkpoint has none */
+    const json_t          *was, *is;    /* what manifests keep of the settings; was: any value */
     int64_t                total;       /* steps of the saved run; 0: not known */
     int64_t                ranks;       /* likewise, of our own */
     bool                   ours;
@@ -39,6 +45,108 @@ static void tell_numbers(const struct changes *c, const char *name, double was, 
     snprintf(here, sizeof here, "%.10g", is);
     tell(c, name, there, here);
 }
+
+/* -- values of JSON ---------------------------------------------------------------------------- */
+
+static bool differ(const json_t *a, const json_t *b)
+{
+    return json_is_number(a) && json_is_number(b) ? json_number_value(a) != json_number_value(b)
+                                                  : !json_equal(a, b);
+}
+
+static void put_value(struct ckpt_buf *b, const json_t *v)
+{
+    json_t *item;
+    char *text;
+    size_t i;
+
+    if (json_is_string(v) && json_string_length(v) == 0) {
+        ckpt_buf_put_str(b, "\"\"");
+    } else if (json_is_string(v)) {
+        ckpt_buf_put(b, json_string_value(v), json_string_length(v));
+    } else if (json_is_number(v)) {
+        ckpt_buf_printf(b, "%.10g", json_number_value(v));
+    } else if (json_is_boolean(v)) {
+        ckpt_buf_put_str(b, json_is_true(v) ? "true" : "false");
+    } else if (json_is_array(v)) {
+        json_array_foreach ((json_t *)v, i, item) {
+            ckpt_buf_put_str(b, i ? "," : "");
+            put_value(b, item);
+        }
+    } else if (json_is_object(v) && (text = json_dumps(v, JSON_COMPACT)) != NULL) {
+        ckpt_buf_put_str(b, text);
+        free(text);
+    }
+}
+
+/* A text of n bytes, of which the first `same` are the other's too, or the part around there. */
+static void cut(char dst[SHOWN + 8], const char *text, size_t n, size_t same)
+{
+    size_t from = n > SHOWN && same > AHEAD ? same - AHEAD : 0, len;
+
+    if (n > SHOWN && n - from < SHOWN)
+        from = n - SHOWN;
+    while (from > 0 && (text[from] & 0xC0) == 0x80)
+        from--;
+    len = n - from > SHOWN ? ckpt_utf8_prefix(text + from, SHOWN) : n - from;
+    snprintf(dst, SHOWN + 8, "%s%.*s%s", from ? "..." : "", n ? (int)len : 4,
+             n ? text + from : "none", from + len < n ? "..." : "");
+}
+
+/* Two values in few characters each, among them those that differ. */
+static void show(char there[SHOWN + 8], char here[SHOWN + 8], const json_t *was, const json_t *is)
+{
+    struct ckpt_buf a, b;
+    size_t same = 0;
+
+    ckpt_buf_init(&a, SIZE_MAX);
+    ckpt_buf_init(&b, SIZE_MAX);
+    put_value(&a, was);
+    put_value(&b, is);
+    while (same < a.len && same < b.len && a.data[same] == b.data[same])
+        same++;
+    cut(there, ckpt_buf_str(&a) ? ckpt_buf_str(&a) : "", a.len, same);
+    cut(here, ckpt_buf_str(&b) ? ckpt_buf_str(&b) : "", b.len, same);
+    ckpt_buf_release(&a);
+    ckpt_buf_release(&b);
+}
+
+/* Keys that are options too. */
+static bool is_option(const struct changes *c, const char *key)
+{
+    static const char *const deepspeeds[] = {"warmup_type", "warmup_min_lr", "cos_min_ratio",
+                                             "total_num_steps"};
+
+    if (c->schedule->kind >= SCHEDULE_WARMUP_LR)
+        for (size_t i = 0; i < sizeof deepspeeds / sizeof deepspeeds[0]; i++)
+            if (strcmp(key, deepspeeds[i]) == 0)
+                return true;
+    return strcmp(key, "min_lr") == 0;
+}
+
+/* The members that both have of a setting that is an object. */
+static void compare_members(const struct changes *c, const char *name, const json_t *was,
+                            const json_t *is)
+{
+    char there[SHOWN + 8], here[SHOWN + 8], a[2 * SHOWN + 8], b[2 * SHOWN + 8];
+    const char *key;
+    json_t *v, *had;
+
+    json_object_foreach ((json_t *)is, key, v) {
+        had = json_object_get(was, key);
+        if (!had || !differ(had, v))
+            continue;
+        show(there, here, had, v);
+        snprintf(a, sizeof a, "%s=%s", key, there);
+        snprintf(b, sizeof b, "%s=%s", key, here);
+        if (is_option(c, key))
+            tell(c, key, there, here);
+        else
+            tell(c, name, a, b);
+    }
+}
+
+/* -- length and warmup ------------------------------------------------------------------------- */
 
 /* Whether the rates of the steps to come depend on how long warmup or run are. */
 static bool matters(const struct changes *c, int64_t warmup, int64_t total)
@@ -98,44 +206,54 @@ static void compare_warmup(const struct changes *c)
         tell_numbers(c, "warmup_ratio", ratio, s->warmup_ratio);
 }
 
-/* DeepSpeed's schedules have no name among the arguments. */
+/* -- schedules --------------------------------------------------------------------------------- */
+
+/* Our training_args.bin has neither name nor numbers of DeepSpeed's schedules. */
+static const char *kind_of_saved(const struct changes *c)
+{
+    const char *name = json_string_value(json_object_get(c->was, "lr_scheduler_type"));
+
+    if (!name && c->args && !(c->ours && c->schedule->kind >= SCHEDULE_WARMUP_LR))
+        name = hf_args_text(c->args, "lr_scheduler_type");
+    return name && strlen(name) <= 63 ? name : NULL;
+}
+
 static void compare_kind(const struct changes *c)
 {
-    const char *was = hf_args_text(c->args, "lr_scheduler_type");
-    enum schedule_kind kind;
+    const char *was = kind_of_saved(c);
 
-    if (!was || strlen(was) > 63 || strcmp(was, c->s->lr_scheduler_type) == 0 ||
-        (c->ours && schedule_parse(&kind, c->s->lr_scheduler_type) && kind >= SCHEDULE_WARMUP_LR))
-        return;
-    tell(c, "lr_scheduler_type", was, c->s->lr_scheduler_type);
+    if (was && strcmp(was, c->s->lr_scheduler_type) != 0)
+        tell(c, "lr_scheduler_type", was, c->s->lr_scheduler_type);
 }
 
-/* Keys of the same kind of schedule, their defaults included. */
-static void compare_keys(const struct changes *c)
+/* All keys of the saved schedule, their defaults included; a new reference, or NULL. */
+static json_t *keys_of_saved(const struct changes *c)
 {
-    const char *name = hf_args_text(c->args, "lr_scheduler_type");
-    char *kwargs = hf_args_object(c->args, "lr_scheduler_kwargs");
+    json_t *kept = json_object_get(c->was, "lr_scheduler_kwargs"), *keys = NULL;
+    char *kwargs = kept || !c->args ? NULL : hf_args_object(c->args, "lr_scheduler_kwargs");
     struct ckpt_err ignored = {0};
-    struct schedule_value a, b;
     struct schedule was;
 
-    if (name && kwargs && strcmp(name, c->s->lr_scheduler_type) == 0 &&
-        schedule_init(&was, name, c->s->learning_rate, NAN, kwargs, &ignored) == 0)
-        for (size_t i = 0; schedule_key(&a, &was, i) && schedule_key(&b, c->schedule, i); i++) {
-            char there[128], here[128];
-
-            if (strcmp(a.text, b.text) == 0)
-                continue;
-            if (strcmp(a.name, "min_lr") == 0) {
-                tell(c, a.name, a.text, b.text);
-                continue;
-            }
-            snprintf(there, sizeof there, "%s=%s", a.name, a.text);
-            snprintf(here, sizeof here, "%s=%s", b.name, b.text);
-            tell(c, "lr_scheduler_kwargs", there, here);
-        }
+    if (kwargs && schedule_init(&was, c->s->lr_scheduler_type, c->s->learning_rate, NAN, kwargs,
+                                &ignored) == 0)
+        keys = settings_saved_keys(&was);
     free(kwargs);
+    return kept ? json_incref(kept) : keys;
 }
+
+/* Keys of the same kind of schedule. */
+static void compare_keys(const struct changes *c)
+{
+    const char *kind = kind_of_saved(c);
+    bool same = kind && strcmp(kind, c->s->lr_scheduler_type) == 0;
+    json_t *was = same ? keys_of_saved(c) : NULL, *is = settings_saved_keys(c->schedule);
+
+    compare_members(c, "lr_scheduler_kwargs", was, is);
+    json_decref(was);
+    json_decref(is);
+}
+
+/* -- numbers and truths ------------------------------------------------------------------------ */
 
 static void compare_precision(const struct changes *c)
 {
@@ -191,48 +309,189 @@ static void compare_numbers(const struct changes *c)
         tell_numbers(c, "learning_rate", was, s->learning_rate);
 }
 
-/* A number of a JSON file of the folder; 0: there is none. */
-static int64_t number_of(struct ckpt_dir *dir, const char *file, const char *key)
+/* -- what a manifest keeps --------------------------------------------------------------------- */
+
+/* Constants of config.json, which --model may name another one of. */
+static const struct { const char *name; size_t at; } of_model[] = {
+    {"hidden_dropout", offsetof(struct arch, hidden_dropout)},
+    {"attention_dropout", offsetof(struct arch, attention_dropout)},
+    {"embed_dropout", offsetof(struct arch, embed_dropout)},
+    {"ff_dropout", offsetof(struct arch, ff_dropout)},
+    {"final_dropout", offsetof(struct arch, final_dropout)},
+    {"router_jitter_noise", offsetof(struct arch, router_jitter)},
+    {"router_aux_loss_coef", offsetof(struct arch, router_aux)},
+};
+
+static json_t *token(const struct session *s, int32_t id)
+{
+    const char *text = s->tokenizer && id >= 0 ? tokenizer_token(s->tokenizer, id) : NULL;
+
+    return text ? ckpt_json_text(text, strlen(text)) : json_null();
+}
+
+int changed_keep(json_t **out, const struct session *s, const struct checkpoint *c,
+                 struct ckpt_err *err)
+{
+    const struct tokenizer *t = s->tokenizer;
+    bool pads = c->settings->loss_on_padding;
+    int rc = settings_saved_make(out, c->settings, err), bad = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof of_model / sizeof of_model[0]; i++) {
+        const void *at = (const char *)s->arch + of_model[i].at;
+
+        bad |= json_object_set_new(*out, of_model[i].name, json_real(*(const double *)at));
+    }
+    if (rc == 0)
+        bad |= json_object_set_new(*out, "eos_token", token(s, t ? tokenizer_eos(t) : -1)) |
+               json_object_set_new(*out, "pad_token",
+                                   token(s, t && pads ? tokenizer_pad(t) : -1)) |
+               json_object_set_new(*out, "chat_template",
+                                   *c->chat ? json_sprintf("xxh128:%s", c->chat)
+                                            : json_null());
+    if (bad) {
+        json_decref(*out);
+        *out = NULL;
+        rc = ckpt_nomem(err, sizeof **out);
+    }
+    return rc;
+}
+
+static bool is_of_samples(const char *name)
+{
+    return settings_saved_of_samples(name) || strcmp(name, "eos_token") == 0 ||
+           strcmp(name, "pad_token") == 0 || strcmp(name, "chat_template") == 0;
+}
+
+/* Rates by pattern are those of the schedule's file, which is told where they are others. */
+static bool is_of_rates(const char *name)
+{
+    return strcmp(name, "lr_for") == 0 || strncmp(name, "loraplus_", 9) == 0;
+}
+
+/* Names of optimizers that step alike. */
+static bool same_optimizer(const char *was, const char *is)
+{
+    const struct optim_row *a = was ? optim_find(was) : NULL, *b = optim_find(is);
+
+    return a && b && a->rule == b->rule && a->moments == b->moments;
+}
+
+static void compare_optimizer(const struct changes *c)
+{
+    const json_t *was = json_object_get(c->was, "optim"), *is = json_object_get(c->is, "optim");
+    const char *name = json_string_value(was);
+    const struct optim_row *row = name ? optim_find(name) : NULL;
+    char there[SHOWN + 8], here[SHOWN + 8];
+
+    if (was && !same_optimizer(name, c->s->optim)) {
+        show(there, here, was, is);
+        tell(c, "optim", there, here);
+    }
+    if (row && row->rule == optim_find(c->s->optim)->rule)
+        compare_members(c, "optim_args", json_object_get(c->was, "optim_args"),
+                        json_object_get(c->is, "optim_args"));
+}
+
+static void compare_kept(const struct changes *c)
+{
+    char there[SHOWN + 8], here[SHOWN + 8];
+    const char *name;
+    json_t *v, *had;
+
+    json_object_foreach ((json_t *)c->is, name, v) {
+        had = json_object_get(c->was, name);
+        if (!had || !differ(had, v) || json_is_object(v) || strcmp(name, "optim") == 0 ||
+            strcmp(name, "lr_scheduler_type") == 0 || (c->state->other_rates && is_of_rates(name)))
+            continue;
+        show(there, here, had, v);
+        tell(c, name, there, here);
+    }
+    compare_optimizer(c);
+}
+
+void changed_samples(char *dst, size_t size, const json_t *manifest, const struct session *s,
+                     const struct checkpoint *c)
+{
+    const json_t *was = json_object_get(manifest, "settings");
+    char there[SHOWN + 8], here[SHOWN + 8];
+    struct ckpt_err ignored = {0};
+    json_t *is = NULL, *v, *had;
+    const char *name;
+    size_t at = 0;
+
+    dst[0] = '\0';
+    if (changed_keep(&is, s, c, &ignored))
+        return;
+    json_object_foreach (is, name, v) {
+        had = json_object_get(was, name);
+        if (!had || !differ(had, v) || !is_of_samples(name) || at >= size)
+            continue;
+        show(there, here, had, v);
+        at += (size_t)snprintf(dst + at, size - at, "%s`%s` %s -> %s", at ? ", " : ": ", name,
+                               there, here);
+    }
+    json_decref(is);
+}
+
+/* -- all of it --------------------------------------------------------------------------------- */
+
+/* A JSON file of the folder, or NULL. */
+static json_t *read_json(struct ckpt_dir *dir, const char *file)
 {
     struct ckpt_err ignored = {0};
     struct ckpt_file *f = NULL;
     json_t *json = NULL;
-    int64_t n = 0;
 
     if (ckpt_dir_has(dir, file) && ckpt_file_open_at(&f, dir, file, &ignored) == 0 &&
-        ckpt_json_read(&json, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, &ignored) == 0)
-        n = json_integer_value(json_object_get(json, key));
-    json_decref(json);
+        ckpt_json_read(&json, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, &ignored))
+        json = NULL;
     ckpt_file_close(f);
-    return n;
+    return json;
 }
 
-void changed_tell(const char *path, const struct settings *s, const struct schedule *schedule,
-                  const struct run_state *state, int world_size)
+/* Arguments of the checkpoint, ours or HF Trainer's. */
+static void compare_arguments(const struct changes *c, int world_size)
 {
-    struct changes c = {.path = path, .s = s, .schedule = schedule, .state = state};
+    compare_precision(c);
+    compare_warmup(c);
+    compare_batch(c, world_size);
+    compare_numbers(c);
+}
+
+void changed_tell(const char *path, const struct session *s, const struct checkpoint *c)
+{
+    struct changes all = {.path = path, .s = c->settings, .schedule = c->schedule,
+                          .state = c->state};
     struct ckpt_err ignored = {0};      /* nothing of it is used, but for warnings */
+    json_t *manifest, *state, *is = NULL;
     struct ckpt_dir *dir = NULL;
     struct ckpt_file *f = NULL;
     struct hf_args *args = NULL;
 
     if (ckpt_dir_open(&dir, path, 0, &ignored))
         return;
-    c.ours = ckpt_dir_has(dir, MANIFEST_NAME);
-    c.ranks = number_of(dir, MANIFEST_NAME, "world_size");
-    c.total = number_of(dir, "trainer_state.json", "max_steps");
-    compare_length(&c);
+    manifest = read_json(dir, MANIFEST_NAME);
+    state = read_json(dir, "trainer_state.json");
+    if (changed_keep(&is, s, c, &ignored) == 0) {
+        all.was = json_object_get(manifest, "settings");
+        all.is = is;
+    }
+    all.ours = manifest;
+    all.ranks = json_integer_value(json_object_get(manifest, "world_size"));
+    all.total = json_integer_value(json_object_get(state, "max_steps"));
     if (ckpt_dir_has(dir, "training_args.bin") &&
         ckpt_file_open_at(&f, dir, "training_args.bin", &ignored) == 0 &&
-        hf_args_open(&args, f, &ignored) == 0) {
-        c.args = args;
-        compare_kind(&c);
-        compare_keys(&c);
-        compare_precision(&c);
-        compare_warmup(&c);
-        compare_batch(&c, world_size);
-        compare_numbers(&c);
-    }
+        hf_args_open(&args, f, &ignored) == 0)
+        all.args = args;
+    compare_length(&all);
+    compare_kind(&all);
+    compare_keys(&all);
+    if (args)
+        compare_arguments(&all, s->comm->world_size);
+    compare_kept(&all);
     hf_args_close(args);
+    json_decref(is);
+    json_decref(state);
+    json_decref(manifest);
     ckpt_dir_close(dir);
 }

@@ -13,6 +13,7 @@
 #include "libckpt/log.h"
 #include "libckpt/io/follow.h"
 #include "trainer/checkpoint/adapter.h"
+#include "trainer/checkpoint/changed.h"
 #include "trainer/checkpoint/dcp.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/naming.h"
@@ -186,17 +187,19 @@ static int put_manifest(struct session *s, const struct checkpoint *c, struct ck
                         struct ckpt_err *err)
 {
     char data[33], *text = NULL;
-    json_t *facts;
-    int rc;
+    json_t *facts, *settings;
+    int rc = changed_keep(&settings, s, c, err);
 
+    if (rc)
+        return rc;
     ckpt_digest_hex(data, c->data, sizeof c->data);
-    facts = json_pack("{s:s,s:I,s:I,s:I,s:i,s:i,s:I,s:s}", "tool", "ckpt " CKPT_VERSION, "step",
+    facts = json_pack("{s:s,s:I,s:I,s:I,s:i,s:i,s:I,s:s,s:o}", "tool", "ckpt " CKPT_VERSION, "step",
                       (json_int_t)c->state->global_step, "data_position",
                       (json_int_t)(c->state->global_step + c->state->data_shift),
                       "seed", (json_int_t)c->settings->seed, "world_size",
                       s->comm->world_size, "shard_size",
                       s->zero_opts.stage > 0 ? s->shard->world_size : 1, "zero_stage",
-                      (json_int_t)settings_stage(c->settings), "data", data);
+                      (json_int_t)settings_stage(c->settings), "data", data, "settings", settings);
     rc = facts ? put_place(facts, c->folders, err) : ckpt_nomem(err, sizeof *facts);
     if (rc == 0 && c->settings->save_only_model &&
         json_object_set_new(facts, "save_only_model", json_true()))

@@ -36,6 +36,7 @@ struct checkpoint {
     const char             *base;       /* base that a saved adapter names; NULL: its own */
     bool                    replace;    /* the checkpoint of that name is damaged: replace it */
     unsigned char           data[16];   /* fingerprint of the training data */
+    char                    chat[33];   /* digest of the chat template (data_source_template) */
 };
 
 /*

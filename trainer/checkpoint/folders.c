@@ -78,11 +78,14 @@ static void ranks_text(char *text, size_t size, const struct seen *all, int worl
     }
 }
 
-static void tell(const struct folders *f, const struct seen *all, int world)
+static void tell(const struct folders *f, const struct seen *all, int world, bool sharded)
 {
     ckpt_log(CKPT_LOG_WARNING, "the output is not one folder but %d, each on its nodes' own disk: "
-             "each gets its ranks' shards, and `ckpt-merge --together` reads them as one",
-             f->n);
+             "each gets %s", f->n,
+             sharded ? "its ranks' shards; ckpt-merge --together reads them as one, and a run "
+                       "resumes, or is tried again, once each has the files of all"
+                     : "weights and optimizer as a whole, and the random states of its "
+                       "ranks");
     for (int r = 0; r < world; r++) {
         char ranks[256];
 
@@ -107,7 +110,8 @@ static void count(struct folders *f, const struct seen *all, const struct comm *
     f->leads = f->first == c->rank;
 }
 
-int folders_find(struct folders *f, const char *output_dir, struct comm *c, struct ckpt_err *err)
+int folders_find(struct folders *f, const char *output_dir, struct comm *c, bool sharded,
+                 struct ckpt_err *err)
 {
     struct seen *all = ckpt_alloc((size_t)c->world_size, sizeof *all), *own;
     char path[4200], host[65] = "", full[4096];
@@ -138,7 +142,7 @@ int folders_find(struct folders *f, const char *output_dir, struct comm *c, stru
         goto out;
     count(f, all, c);
     if (c->rank == 0 && f->n > 1)
-        tell(f, all, c->world_size);
+        tell(f, all, c->world_size, sharded);
 out:
     ckpt_free(all);
     return rc;

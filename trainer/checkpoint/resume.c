@@ -11,6 +11,7 @@
 #include "libckpt/io/path.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "trainer/checkpoint/changed.h"
 #include "trainer/checkpoint/dcp.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/factors.h"
@@ -239,7 +240,7 @@ static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir,
                           struct ckpt_err *err)
 {
     const char *data;
-    char own[33];
+    char own[33], which[400];
     int64_t seed, at, step;
     json_t *m;
     int rc;
@@ -269,8 +270,9 @@ static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir,
     state->same_data = strcmp(data, own) == 0;
     if (state->same_data || c->settings->ignore_data_skip)
         return 0;
+    changed_samples(which, sizeof which, m, s, c);
     ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had other training data (or data settings) than "
-              "this one", path);
+              "this one%s", path, which);
     return ckpt_err_hint(err, "`ignore_data_skip` goes on with other data, from its beginning");
 }
 

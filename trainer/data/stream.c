@@ -542,3 +542,14 @@ int data_source_fingerprint(const struct data_source *d, unsigned char out[16],
     ckpt_buf_release(&b);
     return rc;
 }
+
+int data_source_template(const struct data_source *d, char out[33], struct ckpt_err *err)
+{
+    unsigned char digest[16];
+    int rc = d->chat ? chat_digest_of_texts(d->chat, digest, err) : 0;
+
+    out[0] = '\0';
+    if (rc == 0 && d->chat)
+        ckpt_digest_hex(out, digest, sizeof digest);
+    return rc;
+}

@@ -116,5 +116,7 @@ const int32_t *data_source_lengths(const struct data_source *d);
 /* 16 bytes that identify data and settings: stored in checkpoints. */
 int data_source_fingerprint(const struct data_source *d, unsigned char out[16],
                             struct ckpt_err *err);
+/* A digest of the text of the chat template in hex; "" where samples are made without one. */
+int data_source_template(const struct data_source *d, char out[33], struct ckpt_err *err);
 
 #endif

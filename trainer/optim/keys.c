@@ -26,6 +26,37 @@ int keys_word(const char *words, const char *word, size_t n)
     return -1;
 }
 
+size_t keys_word_at(const char **word, const char *words, size_t i)
+{
+    *word = words ? words : "";
+    while (i-- > 0) {
+        *word += strcspn(*word, " ");
+        *word += strspn(*word, " ");
+    }
+    return strcspn(*word, " ");
+}
+
+void keys_text(char text[KEYS_TEXT], const void *from, const struct keys_row *r)
+{
+    const void *at = (const char *)from + r->at;
+    const double *x = at;
+    const char *word;
+    size_t n;
+
+    if (r->kind == KEYS_REAL) {
+        snprintf(text, KEYS_TEXT, isnan(*x) ? "none" : "%.10g", *x);
+    } else if (r->kind == KEYS_THREE) {
+        snprintf(text, KEYS_TEXT, "%.10g:%.10g:%.10g", x[0], x[1], x[2]);
+    } else if (r->kind == KEYS_INT) {
+        snprintf(text, KEYS_TEXT, "%lld", (long long)*(const int64_t *)at);
+    } else if (r->kind == KEYS_BOOL) {
+        snprintf(text, KEYS_TEXT, "%s", *(const bool *)at ? "True" : "False");
+    } else {
+        n = keys_word_at(&word, r->words, (size_t)*(const int *)at);
+        snprintf(text, KEYS_TEXT, "%.*s", (int)n, word);
+    }
+}
+
 static const struct keys_row *find(const struct keys_table *t, const char *key)
 {
     for (size_t i = 0; i < t->n; i++)

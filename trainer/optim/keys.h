@@ -14,6 +14,8 @@
 
 #include "libckpt/fail.h"
 
+#define KEYS_TEXT 80                    /* bytes of a value in words */
+
 enum keys_kind {
     KEYS_REAL,                          /* double */
     KEYS_INT,                           /* int64_t */
@@ -47,5 +49,10 @@ int keys_set(void *to, const struct keys_table *table, const char *text, const c
 bool keys_has(const char *text, const char *key);
 /* Whether one of the words, space-separated, is this one; its index, or -1. */
 int keys_word(const char *words, const char *word, size_t n);
+/* The i-th of space-separated words, of so many characters; 0: there are fewer.  words may be
+ * NULL. */
+size_t keys_word_at(const char **word, const char *words, size_t i);
+/* A field in words; of a number that is NaN "none". */
+void keys_text(char text[KEYS_TEXT], const void *from, const struct keys_row *r);
 
 #endif

@@ -448,22 +448,11 @@ static double number_at(const struct schedule_keys *key, const struct keys_row *
                                                   : (double)*(const int64_t *)(const void *)at;
 }
 
-/* The i-th of space-separated words; 0 characters: there are fewer. */
-static size_t word_at(const char **word, const char *words, size_t i)
-{
-    *word = words ? words : "";
-    while (i-- > 0) {
-        *word += strcspn(*word, " ");
-        *word += strspn(*word, " ");
-    }
-    return strcspn(*word, " ");
-}
-
 bool schedule_key(struct schedule_value *out, const struct schedule *s, size_t i)
 {
     struct schedule_keys plain = defaults(s->kind);
     const char *word, *words;
-    size_t n = word_at(&word, rows[s->kind].keys, i), k = 0;
+    size_t n = keys_word_at(&word, rows[s->kind].keys, i), k = 0;
     const struct keys_row *r;
     double usual;
 
@@ -480,7 +469,7 @@ bool schedule_key(struct schedule_value *out, const struct schedule *s, size_t i
     snprintf(out->text, sizeof out->text, isnan(out->number) ? "none" : "%.10g", out->number);
     words = deepspeeds(s->kind) && strcmp(r->name, ds_rows[0].name) == 0 ? ds_rows[0].words
                                                                          : r->words;
-    if (r->kind == KEYS_WORD && (n = word_at(&word, words, (size_t)out->number)) > 0) {
+    if (r->kind == KEYS_WORD && (n = keys_word_at(&word, words, (size_t)out->number)) > 0) {
         out->is_int = false;
         out->number = NAN;
         snprintf(out->text, sizeof out->text, "%.*s", (int)n, word);

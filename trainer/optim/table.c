@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "trainer/optim/keys.h"
-
 /* The first row of a rule names its moments. */
 static const struct optim_row rows[] = {
     {"adamw_torch", OP_RULE_ADAMW, OP_MOMENTS_F32, false, 2, false},
@@ -85,6 +83,20 @@ int optim_keys(struct optim_keys *out, const struct optim_row *row, const char *
     if (rc == 0 && out->adafactor.warmup_init && !out->adafactor.relative_step)
         rc = ckpt_fail(err, CKPT_ECONFIG, "`optim_args`: warmup_init needs relative_step=True");
     return rc;
+}
+
+const char *optim_key(char text[KEYS_TEXT], const struct optim_row *row,
+                      const struct optim_keys *keys, size_t i)
+{
+    const char *word;
+    size_t n = keys_word_at(&word, allowed[row->rule], i), k = 0;
+
+    if (n == 0)
+        return NULL;
+    while (strlen(key_rows[k].name) != n || strncmp(key_rows[k].name, word, n) != 0)
+        k++;                                    /* each key of a rule has a row */
+    keys_text(text, keys, &key_rows[k]);
+    return key_rows[k].name;
 }
 
 int optim_moments(const struct optim_row *row, const struct optim_keys *keys)

@@ -7,6 +7,7 @@
 #include "libckpt/fail.h"
 #include "trainer/model/params.h"
 #include "trainer/ops/ops.h"
+#include "trainer/optim/keys.h"
 
 struct optim_row {
     const char     *name;           /* HF's OptimizerNames */
@@ -31,6 +32,10 @@ const struct optim_row *optim_find(const char *name);
 /* Read optim_args: CKPT_ECONFIG names what is wrong. */
 int optim_keys(struct optim_keys *out, const struct optim_row *row, const char *args,
                struct ckpt_err *err);
+/* The name of the i-th key that optim_args may have for it, and its value in words; NULL: there are
+ * fewer. */
+const char *optim_key(char text[KEYS_TEXT], const struct optim_row *row,
+                      const struct optim_keys *keys, size_t i);
 /* Moments that it has with these keys. */
 int optim_moments(const struct optim_row *row, const struct optim_keys *keys);
 /* The name of a parameter's moment k in its state dict: "exp_avg", "momentum_buffer" ...; NULL:

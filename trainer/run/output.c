@@ -61,7 +61,7 @@ static int take_other(const struct run_output *o, struct ckpt_err *err)
 int run_output_take(struct folders *f, const struct run_output *o, struct ckpt_err *err)
 {
     struct comm *c = o->session->comm;
-    bool first = c->rank == 0;
+    bool first = c->rank == 0, sharded = settings_stage(o->settings) > 0 && !o->session->replicas;
     int rc = first ? check_state_dict(o, err) : 0;
 
     if (first && rc == 0)
@@ -73,7 +73,7 @@ int run_output_take(struct folders *f, const struct run_output *o, struct ckpt_e
     if (first && o->settings->overwrite_output_dir)
         rc = run_dir_clear(o->dir, o->step, err);
     if ((rc = comm_agree(c, rc, err)) != 0 ||
-        (rc = folders_find(f, o->settings->output_dir, c, err)) != 0)
+        (rc = folders_find(f, o->settings->output_dir, c, sharded, err)) != 0)
         return rc;
     if (f->leads && !first)
         rc = take_other(o, err);

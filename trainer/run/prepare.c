@@ -110,7 +110,7 @@ static int go_on(struct run_job *r, struct ckpt_err *err)
         return rc;
     r->schedule.plateau = seen.plateau; /* what evaluations gave before */
     if (r->session.comm->rank == 0 && !r->start.file)
-        changed_tell(r->start.resume, r->s, &r->schedule, &r->state, r->session.comm->world_size);
+        changed_tell(r->start.resume, &r->session, &r->checkpoint);
     r->saved_step = r->start.file ? -1 : r->state.global_step;
     rc = loader_seek(r->data.train.loader, r->state.global_step + r->state.data_shift, err);
     return comm_agree(r->session.comm, rc, err);
@@ -184,6 +184,8 @@ int run_prepare(struct run_job *r, struct ckpt_err *err)
         rc = side_files_open(&r->side, r->session.model_dir, &r->arena, err);
     if (rc == 0)
         rc = data_source_fingerprint(r->data.train.source, r->checkpoint.data, err);
+    if (rc == 0)
+        rc = data_source_template(r->data.train.source, r->checkpoint.chat, err);
     if ((rc = comm_agree(r->session.comm, rc, err)) != 0)
         return rc;
     if (s->dry_run)

@@ -241,6 +241,8 @@ int run_start_open(struct session *s, const struct run_start *start, const struc
         rc = adapter_config_of(&wanted, set, s->arch, err);
     if (rc == 0 && config && wanted)
         rc = adapter_same(config, wanted, start->resume, err);
+    if (rc == 0 && config && wanted && s->comm->rank == 0)
+        adapter_tell_modules(config, wanted, set, start->resume);
     if (rc == 0 && (config || wanted))
         rc = session_adapt(s, config ? config : wanted, err);
     json_decref(config);
