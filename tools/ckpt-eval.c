@@ -8,8 +8,8 @@
 #include "tools/cli_items.h"
 #include "tools/data_rows.h"
 #include "tools/eval/eval.h"
+#include "tools/eval/files.h"
 #include "tools/eval/find.h"
-#include "tools/eval/outputs.h"
 #include "tools/eval/page.h"
 #include "tools/eval/score/score.h"
 #include "tools/opt/rows.h"
@@ -440,33 +440,20 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
     return rc;
 }
 
-/* Standard input can be only one of these: data, or models' paths. */
-static int check_stdin(const struct opt_list *data, char *const *rest, int n_rest,
-                       struct ckpt_err *err)
-{
-    bool models = n_rest == 0 || strcmp(rest[0], "-") == 0;
-
-    for (size_t i = 0; models && i < data->n; i++)
-        if (strcmp(data->item[i], "/dev/stdin") == 0)
-            return ckpt_fail(err, CKPT_EUSAGE, "--eval-file - takes standard input: name the "
-                             "models");
-    return 0;
-}
-
 static int check(const struct eval_want *w, char *const *rest, int n_rest, struct ckpt_err *err)
 {
     int rc;
 
     if (w->predictions.file.n)
-        return 0;
+        return files_check_stdin(w, rest, n_rest, err);
     if (!w->data.n && !w->prompt.n)
         return ckpt_fail(err, CKPT_EUSAGE, "nothing to do: --eval-file DATA, --datasets DIR "
                          "or --prompt TEXT is missing");
     if ((rc = check_files(w, (size_t)n_rest, err)) != 0)
         return rc;
-    if (!report_watched() && (rc = outputs_check(w, err)) != 0) /* of ranks, before they start */
+    if (!report_watched() && (rc = files_check(w, err)) != 0) /* of ranks, before they start */
         return rc;
-    return check_stdin(&w->data, rest, n_rest, err);
+    return files_check_stdin(w, rest, n_rest, err);
 }
 
 static int score_predictions(struct eval_want *w, const struct cli *cli, int n_rest,
@@ -552,7 +539,7 @@ int main(int argc, char **argv)
         .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",
         .summary = "score models on evaluation data and let them continue prompts",
         .section = {OPT_SECTION(model_rows, &w), data_rows(&w.rows), OPT_SECTION(work_rows, &w)},
-        .streams = "eval-file predictions chat-template",
+        .streams = "eval-file predictions base-predictions chat-template bertscore-baseline",
         .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct split_opts ranks = {.cli = &cli, .device = &w.device,

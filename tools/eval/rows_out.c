@@ -145,6 +145,11 @@ static void put_text(struct ckpt_buf *b, const char *key, const char *text)
         ckpt_buf_put_str(b, "null");
 }
 
+static bool has_reference(const struct eval_result *r, size_t i)
+{
+    return i >= r->first_answered && (!r->open_chats || r->reference[i][0]);
+}
+
 static int put_row(struct rows_out *o, const struct eval_result *r, size_t i,
                    const struct eval_result *base, struct ckpt_err *err)
 {
@@ -158,7 +163,7 @@ static int put_row(struct rows_out *o, const struct eval_result *r, size_t i,
     if (r->answers_json[i])
         ckpt_buf_printf(&b, ", \"references\": %s", r->answers_json[i]);
     else
-        put_text(&b, "reference", i < r->first_answered ? NULL : r->reference[i]);
+        put_text(&b, "reference", has_reference(r, i) ? r->reference[i] : NULL);
     put_text(&b, "finish_reason", r->finish[i]);
     ckpt_buf_printf(&b, ", \"tokens\": %lld", (long long)r->n_tokens[i]);
     if (base && i < base->n)
