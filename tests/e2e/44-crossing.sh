@@ -89,3 +89,19 @@ expect_says 65 "endings of no context" "q.jsonl: record 1: no text in a field ct
 t "but of a template" ev -t q.jsonl --task multiple-choice --prompt-template '{context}' base
 question '{"question": "q", "choices": {"text": ["x", "y"], "label": ["1", "2"]}, "answerKey": 1}'
 t "a number that is a key" bash -c 'ckpt-eval -q -t q.jsonl --task multiple-choice --predictions-out - base | grep -q "\"references\": \[\"x\"\]"'
+
+# -- a reader that does not read --------------------------------------------------------------------
+mkfifo slow
+exec 7<>slow
+ckpt-eval -q --prompt x --min-new-tokens 300 --max-new-tokens 300 --logprobs 50 --predictions-out - --prompt y base >slow 2>stalled.err 7<&- &
+stalled=$!
+cpu() { cut -d' ' -f14 "/proc/$stalled/stat"; }
+waits() { local a; a=$(cpu); [ "$a" -gt 5 ] && sleep 0.3 && [ "$(cpu)" = "$a" ]; }
+wait_for waits
+kill -TERM $stalled
+gone() { ! kill -0 $stalled 2>/dev/null; }
+t "a signal ends it while it waits to write" wait_for gone
+kill -9 $stalled 2>/dev/null
+wait $stalled
+t "as stopped" [ $? = 75 ]
+exec 7<&-
