@@ -285,6 +285,7 @@ struct job {
     struct cli               *cli;
     const struct eval_result *base;     /* NULL where w names none */
     size_t                    n_begun;  /* models */
+    char                      newer[4096];  /* checkpoint than the one that --results found */
 };
 
 /* Where lines of continuations have standard output, what else is known goes to stderr. */
@@ -361,6 +362,28 @@ static int check_files(const struct eval_want *w, size_t n_models, struct ckpt_e
     return 0;
 }
 
+/* Evaluate a model.  A run that trains meanwhile replaces its checkpoints, so the newest may be
+ * gone when it is opened: then there is another, which *item becomes. */
+static int run_item(struct job *j, const char **item, struct eval_result *r, struct ckpt_err *err)
+{
+    struct ckpt_err ignored = {0};
+    char newer[sizeof j->newer];
+    enum { MOST = 10 };
+    int rc;
+
+    for (int i = 0;; i++) {
+        rc = eval_run(r, j->w, *item, j->w->adapter, j->base, err);
+        if (rc == 0 || rc == CKPT_ESTOPPED || !j->w->results || j->w->split || i == MOST ||
+            ckpt_path_is_dir(*item) ||
+            find_checkpoint(newer, j->w->results, j->w->best, &ignored) != 0)
+            return rc;
+        eval_release(r);
+        ckpt_err_clear(err);
+        memcpy(j->newer, newer, sizeof newer);
+        *item = j->newer;
+    }
+}
+
 static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
 {
     struct job *j = ctx;
@@ -370,7 +393,7 @@ static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
     int rc = split_first(split) ? split_item(split, &shared, err) : 0;
 
     rc = rc ? rc : check_files(j->w, ++j->n_begun, err);
-    rc = rc ? rc : eval_run(&r, j->w, item, j->w->adapter, j->base, err);
+    rc = rc ? rc : run_item(j, &item, &r, err);
     if (rc == 0 && split_first(split))
         rc = tell(j, item, &r, err);
     eval_release(&r);
@@ -420,14 +443,14 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
 {
     struct eval_want for_base = base_want(w);
     struct eval_result base = {0};
-    struct job job = {w, cli, w->base ? &base : NULL, 0};
+    struct job job = {.w = w, .cli = cli, .base = w->base ? &base : NULL};
     struct cli_items *items = NULL;
     bool first = split_first(w->split), bytes;
     int rc = first ? cli_items_open(&items, rest, n_rest, cli->nul, err) : 0;
 
     if (rc == 0 && first)
         rc = cli_items_bytes(items, &bytes, err);
-    if (rc == 0 && first && w->best)
+    if (rc == 0 && first && w->best && !w->results)
         cli_items_best(items);
     rc = split_agree(w->split, rc, err);
     if (rc == 0 && w->base)
@@ -496,9 +519,7 @@ static int find(struct eval_want *w, struct found *f, char ***rest, int *n_rest,
     f->rest[0] = f->model;
     *rest = f->rest;
     *n_rest = 1;
-    rc = find_checkpoint(f->model, w->results, w->best, err);
-    w->best = false;                    /* it is found */
-    return rc;
+    return find_checkpoint(f->model, w->results, w->best, err);
 }
 
 /* The arguments as they were given, for ranks: parsing moves them about. */

@@ -105,3 +105,9 @@ kill -9 $stalled 2>/dev/null
 wait $stalled
 t "as stopped" [ $? = 75 ]
 exec 7<&-
+
+# -- a run that trains meanwhile --------------------------------------------------------------------
+ckpt-train -q --model base --train-file e.jsonl --max-steps 3 --save-steps 1 -o live/run >/dev/null 2>&1
+ckpt-merge -q -o - base >base.st
+meanwhile() { ev -t e.jsonl --pass-through --results live --tokenizer base --base <(sleep 0.7; mv live/run/checkpoint-3 gone; cat base.st) 2>"$T/.err"; }
+t "the checkpoint that was found goes: the newest that is there" [ "$(meanwhile)" = live/run/checkpoint-2 ]
