@@ -30,6 +30,14 @@ read_back "chats made of prompt and completion" e.jsonl --chat-prompts qwen3
 echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]}' >open.jsonl
 t "a chat that waits for an answer has none" bash -c 'ckpt-eval -q -t open.jsonl --max-new-tokens 2 --predictions-out - qwen3 | grep -q "\"reference\": null"'
 expect_says 65 "nor can a metric compare it" "open.jsonl: record 1: the chat does not end with an answer" ev -t open.jsonl --metric squad --max-new-tokens 2 qwen3
+completion() { printf '{"question": "q", "answers": %s}\n' "$1" >q.jsonl; ev -t q.jsonl --max-new-tokens 1 --predictions-out - base 2>"$T/.err" | grep -oE '"references?": [^,]*'; }
+tokens_of() { ev --json -t q.jsonl base | sed -nE 's/.*"tokens": ([0-9]+).*/\1/p'; }
+completion '["the one"]' >named
+t "the first of a plain list is what is learnt of a question" [ "$(cat named) $(tokens_of)" = "\"references\": [\"the one\"] 3" ]
+t "so is a text" [ "$(completion '"the one"')" = '"reference": "the one"' ]
+t "SQuAD's empty list stays nothing" [ "$(completion '{"text": []}')" = '"reference": ""' ]
+printf '{"question": "q", "answers": {"text": "the one"}}\n' >q.jsonl
+expect_says 65 "what is none of these is told" 'q.jsonl: record 1: field "answers" is an object' ev -t q.jsonl base
 echo '{"prompt": "p", "completion": "z", "answers": [{"a": 1}]}' >object.jsonl
 expect_says 65 "answers of no text are told before anything is generated" "object.jsonl: record 1: reference 1 is no text" ev -t object.jsonl --metric squad --predictions-out none.jsonl base
 t "without a metric the completion is the reference" bash -c 'ckpt-eval -q -t object.jsonl --max-new-tokens 1 --predictions-out - base | grep -q "\"reference\": \"z\""'
