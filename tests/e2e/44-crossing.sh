@@ -119,3 +119,9 @@ ckpt-train -q --model base --train-file e.jsonl --max-steps 3 --save-steps 1 -o 
 ckpt-merge -q -o - base >base.st
 meanwhile() { ev -t e.jsonl --pass-through --results live --tokenizer base --base <(sleep 0.7; mv live/run/checkpoint-3 gone; cat base.st) 2>"$T/.err"; }
 t "the checkpoint that was found goes: the newest that is there" [ "$(meanwhile)" = live/run/checkpoint-2 ]
+
+# -- into a model card ------------------------------------------------------------------------------
+card() { ckpt-push -q --create --card-dataset a/b "$@" >/dev/null 2>"$T/.err" && git --git-dir="${*: -2:1}" show HEAD:README.md | grep -A1 'type: loss' | grep -q 'value: [0-9]'; }
+t "figures from a pipe" bash -c "$(declare -f card); ckpt-eval -q --json -t e.jsonl base | card --card-metrics - card1.git base"
+t "from <(...)" card --card-metrics <(ev --json -t e.jsonl base) card2.git base
+expect_says 64 "not where paths come from" "--card-metrics - takes standard input: name the paths" bash -c 'ckpt-push -q --create --card-dataset a/b --card-metrics - card3.git </dev/null'
