@@ -125,3 +125,13 @@ card() { ckpt-push -q --create --card-dataset a/b "$@" >/dev/null 2>"$T/.err" &&
 t "figures from a pipe" bash -c "$(declare -f card); ckpt-eval -q --json -t e.jsonl base | card --card-metrics - card1.git base"
 t "from <(...)" card --card-metrics <(ev --json -t e.jsonl base) card2.git base
 expect_says 64 "not where paths come from" "--card-metrics - takes standard input: name the paths" bash -c 'ckpt-push -q --create --card-dataset a/b --card-metrics - card3.git </dev/null'
+
+# -- outputs and what else has their place ----------------------------------------------------------
+mkdir dd && cp e.jsonl dd/a.jsonl
+for data in dd 'dd/*.jsonl' 'd*'; do
+    expect_says 64 "the data of $data as an output" "--predictions-out: dd/a.jsonl is the data" ev -t "$data" --predictions-out dd/a.jsonl --overwrite --max-new-tokens 1 base
+done
+t "it is as it was" cmp e.jsonl dd/a.jsonl
+echo old >dd/page.html
+t "another file of that folder can be written" ev -t dd -n 1 --max-new-tokens 1 --html dd/page.html --overwrite base
+expect_says 64 "rows and paths in one stream" "standard output is either for rows or for paths" ev -t e.jsonl --predictions-out - --pass-through --max-new-tokens 1 base
