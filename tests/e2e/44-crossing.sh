@@ -19,6 +19,9 @@ said=$(ev -t e.jsonl --max-new-tokens 3 --predictions-out - --in-order base | se
 printf '{"prompt": "the one", "completion": "z", "answers": ["no", "%s"]}\n' "$said" >list.jsonl
 read_back "a plain list of answers" list.jsonl base
 t "has its right one" grep -q '"value": 100' read.json
+ev -t list.jsonl -n 1 --max-new-tokens 3 --html list.html base >/dev/null
+t "a page takes any of them as right" grep -q 'Equal to the reference</dt><dd>1<' list.html
+t "and shows all of them" [ "$(grep -c '>Reference<' list.html)" = 2 ]
 echo '{"prompt": "p", "completion": "z", "answers": {"text": [5, "the c"]}}' >numbers.jsonl
 read_back "answers that are numbers" numbers.jsonl base
 t "as texts" grep -qF '"references": ["5", "the c"]' p.jsonl

@@ -77,7 +77,7 @@ static int collect_row(struct eval_opened *e, struct eval_result *r, int64_t i,
     int rc = data_source_text(e->source, i, &prompt, &completion, err);
 
     rc = rc ? rc : add_prompt(r, prompt, completion, err);
-    if (rc == 0 && (w->predictions_out || w->metric.n))
+    if (rc == 0 && (w->predictions_out || w->metric.n || w->html))
         rc = collect_answers(&r->answers_json[r->n - 1], e, i, err);
     if (rc || !w->metric.n || !r->open_chats || r->reference[r->n - 1][0])
         return rc;
