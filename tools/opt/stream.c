@@ -44,6 +44,16 @@ static bool is_own(const char *left)
     return strncmp(left, own, (size_t)n) == 0;
 }
 
+bool opt_stream_taken(void)
+{
+    for (const char *at = getenv(STREAMS); at && *at; at += *at == '\n') {
+        if (strncmp(at, "-\t", 2) == 0 && is_own(at + 2))
+            return true;
+        at += strcspn(at, "\n");
+    }
+    return false;
+}
+
 static int leave(const char *path, int fd, struct ckpt_arena *a, struct ckpt_err *err)
 {
     const char *was = getenv(STREAMS);
