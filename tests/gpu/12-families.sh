@@ -28,3 +28,22 @@ t "memory by time" train llama-a mem "$GPU" --memory-log 0.02
 t "in nvidia-smi's columns" bash -c "head -1 $T/mem/memory.csv | grep -q '^timestamp, index, name, memory.used .MiB., '"
 t "of the chip" bash -c "[ $GPU = cpu ] || sed -n 2p $T/mem/memory.csv | grep -qE ', [0-9]+, NVIDIA'"
 t "compared by its peak" bash -c "ckpt-inspect --compare '$T/mem' '$T/llama-a' | grep -q 'peak MiB'"
+
+# -- a loss on padding: transformers' losses of the same steps (tests/e2e/37-fidelity.sh) ----------
+wanted() { sed -n "/\"$1\": \[/,/\]/p" "$G/padding/losses.json" | grep -oE '[0-9]+\.[0-9]+'; }
+padded() {      # OUT MODEL SIDE OPTION...
+    head -n 4 "$G/padding/rows.jsonl" >"$T/first.jsonl"
+    ckpt-train -q --device "$GPU" --model "$M/$2" --train-file "$G/padding/rows.jsonl" --eval-file "$T/first.jsonl" --train-sampling-strategy sequential --max-steps 6 \
+        --learning-rate 1e-3 --lr-scheduler-type constant --logging-steps 1 --max-seq-length 12 --loss-on-padding --padding-side "$3" -o "$T/$1" "${@:4}"
+}
+as_wanted() {   # OUT MODEL SIDE BOUND
+    grep -oE '"(eval_)?loss":[0-9.]+' "$T/$1/metrics.jsonl" | cut -d: -f2 | paste - <(wanted "$2 $3") |
+        awk -v b="$4" '{ d = ($1 - $2) / $2; if (d < 0) d = -d; if (!(d <= b)) { bad = 1; print } } END { exit bad || NR != 7 }'
+}
+for case in "bloom-a left" "bloom-b left" "bloom-a right" "llama-a right"; do
+    out=pad-${case/ /-}
+    t "C7 loss on padding: $case" padded $out $case --per-device-train-batch-size 4
+    t "transformers' losses" as_wanted $out $case 1e-5
+    t "in bf16, accumulated" padded $out-half $case --per-device-train-batch-size 2 --gradient-accumulation-steps 2 --bf16
+    t "the losses within its rounding" as_wanted $out-half $case 2e-2
+done

@@ -16,10 +16,12 @@ struct shape {
     int64_t     n_head, n_kv, dim;
     enum layout layout;
     int64_t     docs[DOCS], keys[DOCS];     /* lengths; END ends; keys: CROSS */
+    int64_t     before[DOCS], after[DOCS];  /* padding, of docs */
     int64_t     window, reach, n_bucket;
     bool        whole, slopes, shared_keys; /* shared: all documents have the first's keys */
     float       drop;
     bool        some;                       /* not left out under a sanitizer, though long */
+    bool        padded;
 };
 
 static const struct shape shapes[] = {
@@ -102,6 +104,33 @@ static const struct shape shapes[] = {
     {"decoder long", 1, 1, 128, BLOCKS, .docs = {1100, 500, END}, .reach = 20, .n_bucket = 32},
     {"cross long", 2, 1, 128, CROSS, .docs = {129, 600, END}, .keys = {700, 300, END},
      .whole = true},
+    {"padded after", 2, 2, 64, BLOCKS, .docs = {130, 64, 5, END}, .after = {61, 0, 4},
+     .padded = true},
+    {"padded before", 4, 4, 64, BLOOM, .docs = {200, 77, 64, END}, .before = {150, 0, 63},
+     .slopes = true, .padded = true},
+    {"padded 128", 8, 2, 128, BLOCKS, .docs = {257, 3, 128, END}, .before = {130, 1, 0},
+     .after = {60, 1, 100}, .padded = true},
+    {"padded 33", 2, 2, 33, BLOOM, .docs = {140, 9, END}, .before = {70, 8}, .slopes = true,
+     .padded = true},
+    {"padded 80", 2, 2, 80, BLOOM, .docs = {150, 164, END}, .before = {64, 65}, .after = {1, 64},
+     .slopes = true, .padded = true},
+    {"padded 256", 4, 2, 256, BLOCKS, .docs = {130, 100, END}, .before = {0, 60},
+     .after = {70, 1}, .padded = true},
+    {"padded nowhere", 2, 2, 64, BLOCKS, .docs = {100, 70, END}, .padded = true},
+    {"padded long", 2, 2, 64, BLOCKS, .docs = {2190, END}, .before = {700}, .after = {300},
+     .padded = true},
+    {"padded long 96", 2, 2, 96, BLOOM, .docs = {600, 1200, END}, .before = {90, 1100},
+     .after = {400, 0}, .slopes = true, .padded = true},
+    {"padded long 128", 4, 2, 128, BLOCKS, .docs = {1300, 700, END}, .before = {0, 300},
+     .after = {1000, 10}, .padded = true},
+    {"padded slopes 128", 2, 2, 128, BLOOM, .docs = {1030, 500, END}, .before = {200, 0},
+     .after = {0, 400}, .slopes = true, .padded = true},
+    {"padded dropped", 2, 2, 64, BLOCKS, .docs = {350, 133, END}, .before = {129, 0},
+     .after = {0, 70}, .drop = 0.1f, .padded = true},
+    {"padded dropped 128", 4, 4, 128, BLOOM, .docs = {733, 34, END}, .before = {150, 7},
+     .after = {500, 20}, .drop = 0.3f, .slopes = true, .padded = true},
+    {"padded dropped 256", 2, 2, 256, BLOCKS, .docs = {133, 34, END}, .before = {70, 3},
+     .drop = 0.2f, .padded = true},
     {"short ones", 2, 2, 64, BLOCKS, .docs = {1, 2, 3, 4, 5, 6, 7, 1, 1, 2, 40, END},
      .slopes = true},
 };
@@ -109,7 +138,7 @@ static const struct shape shapes[] = {
 /* Both sides of one operation. */
 struct sides {
     struct both qkv, kv, dqkv, dkv, out, dout, lse, dtable;
-    struct both doc_start, key_start, key_end, drop_rows;
+    struct both doc_start, key_start, key_end, drop_rows, real_start, real_end;
     struct bias_pair bias;
     int64_t n, n_keys, n_docs, max_doc;
 };
@@ -149,6 +178,14 @@ static void documents(struct gpu *g, struct sides *s, const struct shape *sh)
     s->n = starts(at, sh->docs, s->n_docs, &s->max_doc);
     s->doc_start = gpu_ints(g, at, s->n_docs + 1);
     s->drop_rows = drop_rows(g, at, s->n_docs);
+    for (int64_t i = 0; i < s->n_docs; i++) {
+        first[i] = at[i] + (int32_t)sh->before[i];
+        end[i] = at[i + 1] - (int32_t)sh->after[i];
+    }
+    if (sh->padded) {
+        s->real_start = gpu_ints(g, first, s->n_docs);
+        s->real_end = gpu_ints(g, end, s->n_docs);
+    }
     if (sh->layout != CROSS)
         return;
     s->n_keys = starts(at, sh->keys, sh->shared_keys ? 1 : s->n_docs, &s->max_doc);
@@ -214,7 +251,8 @@ static struct op_attention operation(const struct gpu *g, const struct sides *s,
         .in = heads(sh, SIDE(s->qkv), SIDE(s->kv), size),
         .grad = heads(sh, SIDE(s->dqkv), SIDE(s->dkv), size), .dout = SIDE(s->dout),
         .doc_start = SIDE(s->doc_start), .key_start = SIDE(s->key_start),
-        .key_end = SIDE(s->key_end), .slopes = SIDE(s->bias.slopes),
+        .key_end = SIDE(s->key_end), .real_start = SIDE(s->real_start),
+        .real_end = SIDE(s->real_end), .slopes = SIDE(s->bias.slopes),
         .rel_bias = {SIDE(s->bias.table), SIDE(s->dtable), SIDE(s->bias.bucket), sh->reach,
                      sh->n_bucket},
         .n = s->n, .n_docs = s->n_docs, .max_doc = s->max_doc, .n_head = sh->n_head,
@@ -262,7 +300,8 @@ static void attention_once(struct gpu *g, const void *of, bool cpu, struct gpu_r
         on_gpu.rel_bias.dtable = NULL;
         g->gpu->ops->attention_bwd(g->gpu, &on_gpu);
     }
-    gpu_result(r, &s.dqkv, 2 * bound, "%s: dqkv", sh->name);
+    /* Two parts of a key's gradients, each rounded, are added. */
+    gpu_result(r, &s.dqkv, (sh->padded ? 3 : 2) * bound, "%s: dqkv", sh->name);
     gpu_result(r, &s.dkv, 2 * bound, "%s: dkv", sh->name);
     if (s.dtable.n)
         gpu_result(r, &s.dtable, sums, "%s: dtable", sh->name);
@@ -291,7 +330,8 @@ static bool left_out(const struct shape *sh, enum ckpt_dtype type)
 static void all_shapes(enum ckpt_dtype type)
 {
     struct op_limits l = {.n = 2304, .n_rows = 1, .max_doc = 2200, .dim = 1024, .n_head = 8,
-                          .n_kv = 8, .head_dim = 256, .ff = 1024, .vocab = 64, .train = true};
+                          .n_kv = 8, .head_dim = 256, .ff = 1024, .vocab = 64, .padding = true,
+                          .train = true};
     struct gpu g;
 
     gpu_open(&g, type, &l);

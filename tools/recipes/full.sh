@@ -17,7 +17,7 @@ A) system=A-bloomz-imdb INIT=tools/recipes/configs/bloomz-1b1.json TOKENIZER=$go
 B) system=B-t5-wikisql INIT=tools/recipes/configs/t5-3b.json TOKENIZER=$golden/saved/t5-clone rows=$golden/parquet/instructions.parquet ARGS="--max-steps $steps"
    WORKERS=${WORKERS:-1 2} ;;
 C) system=C-bloom-squad-zero INIT=tools/recipes/configs/bloom-560m.json TOKENIZER=$golden/saved/bloom
-   texts 64 200 | awk '{ printf "{\"id\": \"%d\", \"context\": %s, \"question\": \"What is it?\", \"answers\": {\"text\": [\"a %d\"], \"answer_start\": [0]}}\n", NR, $0, NR }' >"$rows"; ARGS= SETTINGS=${SETTINGS:-} ;;
+   { texts 32 200; texts 32 60; } | awk '{ printf "{\"id\": \"%d\", \"context\": %s, \"question\": \"What is it?\", \"answers\": {\"text\": [\"a %d\"], \"answer_start\": [0]}}\n", NR, $0, NR }' >"$rows"; ARGS= SETTINGS=${SETTINGS:-} ;;
 D) system=D-opt-arxiv-fsdp INIT=tools/recipes/configs/opt-1.3b.json TOKENIZER=$golden/saved/gpt2 SLICE=256
    texts 512 150 | awk '{ printf "{\"id\": \"%d\", \"abstract\": %s}\n", NR, $0 }' >"$rows"; head -n 16 "$rows" >"$OUT.eval.jsonl"; EVAL=$OUT.eval.jsonl ARGS= ;;
 E) system=E-lora-sft INIT=tools/recipes/configs/Qwen3-8B.json TOKENIZER=$golden/saved/qwen3

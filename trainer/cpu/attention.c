@@ -202,13 +202,18 @@ static int64_t kv_stride(const struct op_heads *heads)
     return heads->kv_stride ? heads->kv_stride : heads->row_stride;
 }
 
-/* P of a tile, or its gradient, dropped out: s has a row of n for each query. */
+/* P of a tile, or its gradient, dropped out: s has a row of n for each query.  Padding that is not
+ * seen does not count. */
 static void tile_drop(const struct op_attention *a, float *s, const struct tile *t, int64_t h)
 {
     int64_t n = t->k1 - t->k0;
 
-    for (int64_t i = t->i0; a->drop.p > 0 && i < t->i1; i++)
-        cpu_drop_span(s + (i - t->i0) * n, &a->drop, t->first + i, h, t->k0, n);
+    for (int64_t i = t->i0; a->drop.p > 0 && i < t->i1; i++) {
+        int64_t skip = i < t->real0 ? 0 : t->real0, from = skip > t->k0 ? skip - t->k0 : 0;
+
+        cpu_drop_span(s + (i - t->i0) * n + from, &a->drop, t->first + i - skip, h,
+                      t->k0 + from - skip, n - from);
+    }
 }
 
 /* One block of queries of head h. */

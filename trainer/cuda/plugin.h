@@ -11,7 +11,7 @@
 #include "trainer/comm/simulate.h"
 #include "trainer/ops/ops.h"
 
-#define CUDA_PLUGIN_VERSION 11
+#define CUDA_PLUGIN_VERSION 12
 #define CUDA_PLUGIN_ID      128         /* bytes */
 
 struct cuda_plugin {

@@ -175,7 +175,7 @@ struct op_limits model_limits(const struct model *m, int64_t n)
         .lora_rank = l ? lora_max_rank(l) : 0, .lora_magnitude = l && lora_has_magnitude(l),
         .lora_drop = l && m->opts.train && lora_dropout(l) > 0,
         .drop = m->opts.train && a->hidden_dropout > 0,
-        .noise = m->opts.neftune_alpha > 0,
+        .noise = m->opts.neftune_alpha > 0, .padding = m->opts.padding,
     };
 }
 

@@ -329,7 +329,8 @@ struct op_experts {
  * Padding: of document d only the rows [real_start[d], real_end[d]) are keys.  A row that sees none
  * of them, as padding before the text, sees all rows of its document, the later ones too, each with
  * the same probability: transformers' eager attention, where every masked score is the least
- * number of its type.
+ * number of its type.  Rows and columns of drop count from real_start[d] on, of rows before it from
+ * the document's first.
  *
  * lse[h, i] = log sum_j exp s[i,j] is kept so that backward rebuilds P without a new softmax:
  *   D[i] = dout[i].out[i];  dS = P * (dout v^T - D);  dq = scale dS k;  dk = scale dS^T q;
@@ -348,8 +349,8 @@ struct op_attention {
     const void     *dout;           /* bwd: activation [N, H * d] */
     const int32_t  *doc_start;      /* [n_docs + 1] */
     const int32_t  *key_start, *key_end;    /* [n_docs] each, or NULL both: a document's own */
-    const int32_t  *real_start, *real_end;  /* [n_docs] each, or NULL both: no padding; CPU only,
-                                               without window, whole, and keys of other rows */
+    const int32_t  *real_start, *real_end;  /* [n_docs] each, or NULL both: no padding; without
+                                               window, whole, table, and keys of other rows */
     const float    *slopes;         /* [H] or NULL: no position term */
     struct op_rel_bias rel_bias;
     int64_t         n, n_docs, max_doc;     /* max_doc: rows of the longest document, keys too */
@@ -450,6 +451,7 @@ struct op_limits {
     bool    lora_drop, lora_magnitude;
     bool    noise;                  /* of embedded rows */
     bool    drop;                   /* of hidden activations */
+    bool    padding;                /* documents may have some */
     bool    train;
     int64_t top_rows;               /* of head_top; 0: it is not asked for */
 };

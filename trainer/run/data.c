@@ -163,9 +163,6 @@ static int padding_opts(struct data_opts *o, const struct run_data *r, struct ck
     o->pad_before = strcmp(side, "left") == 0 ||
                     (strcmp(side, "auto") == 0 && s->tokenizer &&
                      tokenizer_pads_left(s->tokenizer));
-    if (s->dev->discrete)
-        return ckpt_fail(err, CKPT_ECONFIG, "`loss_on_padding` needs `device cpu`: a GPU's "
-                         "attention reads no mask");
     if (a->stack != ARCH_DECODER || window || a->num_experts > 0 || a->pos_from_ids ||
         (a->pos_from_mask && a->pos != ARCH_POS_ALIBI))
         return ckpt_fail(err, CKPT_ECONFIG, "`loss_on_padding` is not done for %s: causal decoders "

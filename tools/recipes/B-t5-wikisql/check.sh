@@ -18,6 +18,7 @@ arithmetic() {
 # Two workers, each with a folder and a GPU of its own, as on two nodes: the parts together are the model of one folder.
 IFS=, read -ra gpus <<<"${CUDA_VISIBLE_DEVICES:-0,1}"
 worker() { CUDA_VISIBLE_DEVICES=${gpus[$1]} RANK=$1 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port ckpt-train -q "${task[@]}" --config "$system/run.yaml" "${model[@]}" --train-file "$DATA" "${more[@]}" --no-final-model --max-steps 2 -o "$2"; }
+weights() { (cd "$1" && sha256sum *.safetensors | grep .); }       # one file, or shards
 apart() {
     local port=$((15000 + RANDOM % 15000)) pid one two
     worker 1 "$out/disk1" & pid=$!
@@ -25,7 +26,7 @@ apart() {
     one=$(newest "$out/disk0") two=$(newest "$out/disk1")
     ckpt-inspect -q --verify --together "$one" "$two" >/dev/null && ckpt-merge -q --together -o "$out/both" "$one" "$two" && ! ckpt-merge -q -o "$out/half" "$two" 2>/dev/null &&
         rm -rf "$out"/disk[01] && ckpt-train -q "${task[@]}" --config "$system/run.yaml" "${model[@]}" --nproc 2 --train-file "$DATA" "${more[@]}" --no-final-model --max-steps 2 -o "$out/one" &&
-        ckpt-merge -q -o "$out/single" "$(newest "$out/one")" && cmp "$out/both/model.safetensors" "$out/single/model.safetensors" && rm -rf "$out"/{one,both,single}
+        ckpt-merge -q -o "$out/single" "$(newest "$out/one")" && one=$(weights "$out/both") && [ "$one" = "$(weights "$out/single")" ] && rm -rf "$out"/{one,both,single}
 }
 score() { ckpt-eval -q --json "${task[@]}" --eval-file "$DATA" "$1" | loss_of; }
 learns() { awk -v a="$(score "${model[1]}")" -v b="$(score "$(cat "$out/newest")")" 'BEGIN { exit !(b > 0 && b < a) }' && ckpt-inspect "$(cat "$out/newest")" | grep -q 'relative_attention_bias'; }

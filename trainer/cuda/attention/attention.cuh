@@ -127,7 +127,7 @@ __device__ __forceinline__ void attn_document(const struct attn &a, struct place
     }
 }
 
-/* The slot's tile of queries; false: there is none. */
+/* The slot's tile of queries; false: there is none, or it has no keys (padded.cu). */
 __device__ __forceinline__ bool attn_query_tile(const struct attn &a, struct place *p, int tile,
                                                 int slot, int g)
 {
@@ -135,7 +135,7 @@ __device__ __forceinline__ bool attn_query_tile(const struct attn &a, struct pla
 
     attn_document(a, p, doc, g);
     p->begin = (slot - (int)(p->first / tile) - doc) * tile;
-    return p->begin < p->len;
+    return p->begin < p->len && p->keys > 0;
 }
 
 /* The slot's tile of keys. */
@@ -540,6 +540,17 @@ static inline struct attn attn_common(const struct device *dev, const O *o,
 
 /* fwd.cu: the arguments that both passes share. */
 struct attn attn_of(const struct device *dev, const struct op_attention *a);
+/* padded.cu: attention of documents with padding, and its bytes of workspace beside those of
+ * attention without. */
+void attn_padded_fwd(struct device *dev, const struct op_attention *o);
+void attn_padded_bwd(struct device *dev, const struct op_attention *o);
+uint64_t attn_padded_bytes(const struct device *dev, int64_t n, int64_t n_docs, int64_t width,
+                           bool back);
+/* bwd_choice.cu: the arguments of the backward pass, without workspace; the bytes of it; and the
+ * kernels, once it is there. */
+struct attn attn_back_of(const struct device *dev, const struct op_attention *o);
+uint64_t attn_back_bytes(const struct device *dev, const struct attn &a);
+void attn_back(struct device *dev, struct attn a, unsigned char *work);
 /* Forward of that type, T: out, and lse where it is not NULL. */
 template <typename T> void attn_fwd(struct device *dev, const char *op, const struct attn &a);
 /* fwd_producer.cu: the same on Hopper; false: strides do not allow it, and nothing was queued. */

@@ -88,25 +88,20 @@ static bool one_pass_supported(const struct device *dev, const struct attn &a)
 uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l)
 {
     uint64_t two = 2 * delta_bytes(l->n, l->n_head) + dline_bytes(l->max_doc, l->n_head);
-    uint64_t one_pass = one_pass_bytes(l->n, l->n_head, l->head_dim);
+    uint64_t one_pass = one_pass_bytes(l->n, l->n_head, l->head_dim), padded = 0;
 
+    if (l->padding)
+        padded = attn_padded_bytes(dev, l->n, l->n, (l->n_head + 2 * l->n_kv) * l->head_dim,
+                                   l->train);
     if (!l->train)
-        return 0;
-    return dev->act != CKPT_F32 && one_pass > two ? one_pass : two;
+        return padded;
+    return padded + (dev->act != CKPT_F32 && one_pass > two ? one_pass : two);
 }
 
-void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
+struct attn attn_back_of(const struct device *dev, const struct op_attention *o)
 {
-    struct attn a;
-    uint64_t each = delta_bytes(o->n, o->n_head), bytes = 2 * each;
-    unsigned char *work;
-    size_t line;
-    int parts;
-    bool one_pass;
+    struct attn a = attn_of(dev, o);
 
-    if (dev->err.code || o->n_docs == 0)
-        return;
-    a = attn_of(dev, o);
     a.vec = a.vec && cuda_aligned(o->dout, 16) && cuda_aligned(o->out, 16);
     a.dq_head = o->grad.q_head;
     a.dkv_head = o->grad.kv_head;
@@ -116,30 +111,60 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     a.dout = o->dout;
     a.pairs = a.pairs && a.dq_head % 2 == 0 && a.dkv_head % 2 == 0 && cuda_aligned(a.dq, 4) &&
               cuda_aligned(a.dk, 4) && cuda_aligned(a.dv, 4);
-    one_pass = one_pass_supported(dev, a);
-    if (one_pass)
-        bytes = one_pass_bytes(o->n, o->n_head, o->dim);
-    else if (o->rel_bias.dtable)
+    return a;
+}
+
+/* Without the sums of a bias gradient. */
+uint64_t attn_back_bytes(const struct device *dev, const struct attn &a)
+{
+    return one_pass_supported(dev, a) ? one_pass_bytes(a.n, a.n_head, a.dim)
+                                      : 2 * delta_bytes(a.n, a.n_head);
+}
+
+void attn_back(struct device *dev, struct attn a, unsigned char *work)
+{
+    uint64_t each = delta_bytes(a.n, a.n_head);
+
+    a.delta = (float *)work;
+    a.lse2 = (float *)(work + each);
+    if (!one_pass_supported(dev, a)) {
+        CUDA_ACT(dev, attn_bwd<T>(dev, a));
+        return;
+    }
+    a.tickets = (int *)(work + 2 * each);
+    a.sums = (float *)(work + 3 * each);
+    if (dev->act == CKPT_BF16)
+        attn_bwd_one_pass<__nv_bfloat16>(dev, a);
+    else
+        attn_bwd_one_pass<__half>(dev, a);
+}
+
+void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
+{
+    struct attn a;
+    uint64_t each = 2 * delta_bytes(o->n, o->n_head), bytes;
+    unsigned char *work;
+    size_t line;
+    int parts;
+
+    if (dev->err.code || o->n_docs == 0)
+        return;
+    if (o->real_start) {
+        attn_padded_bwd(dev, o);
+        return;
+    }
+    a = attn_back_of(dev, o);
+    bytes = attn_back_bytes(dev, a);
+    if (o->rel_bias.dtable)
         bytes += dline_bytes(a.far, o->n_head);
     work = (unsigned char *)cuda_work(dev, "attention_bwd", bytes);
     if (!work)
         return;
-    a.delta = (float *)work;
-    a.lse2 = (float *)(work + each);
     if (o->rel_bias.dtable) {
-        a.dline = (float *)(work + 2 * each);
-        a.groups = groups_of(a, dev->work_bytes - 2 * each);
+        a.dline = (float *)(work + each);
+        a.groups = groups_of(a, dev->work_bytes - each);
     }
-    if (one_pass) {
-        a.tickets = (int *)(work + 2 * each);
-        a.sums = (float *)(work + 3 * each);
-        if (dev->act == CKPT_BF16)
-            attn_bwd_one_pass<__nv_bfloat16>(dev, a);
-        else
-            attn_bwd_one_pass<__half>(dev, a);
-    } else {
-        CUDA_ACT(dev, attn_bwd<T>(dev, a));
-    }
+    attn_back(dev, a, work);
     parts = attn_sums_floats(a) <= FOLD ? 4 : 1;
     line = sizeof(float) * (size_t)(parts * attn_sums_floats(a));
     if (!a.dline || o->n == 0 || dev->err.code ||

@@ -92,7 +92,7 @@ __device__ __forceinline__ int bwd_ticket_of(const struct attn &a, const struct 
         return before;
     }
     *last = block == least;
-    return (min(p.len, tile * ROWS + ROWS) - 1) / KEYS - block;
+    return (min(min(p.len, tile * ROWS + ROWS), p.keys) - 1) / KEYS - block;
 }
 
 __device__ __forceinline__ int bwd_tile_of(const struct walk &w, int x)

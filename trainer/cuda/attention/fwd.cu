@@ -324,5 +324,9 @@ void cuda_attention_fwd(struct device *dev, const struct op_attention *o)
 {
     if (dev->err.code || o->n == 0 || o->n_docs == 0)
         return;
+    if (o->real_start) {
+        attn_padded_fwd(dev, o);
+        return;
+    }
     CUDA_ACT(dev, attn_fwd<T>(dev, "attention_fwd", attn_of(dev, o)));
 }

@@ -45,7 +45,9 @@ template <int BM> __device__ __forceinline__ void number_tiles(const struct attn
     int lane = (int)threadIdx.x % 32, before = 0;
 
     for (int d = 0; d < a.n_docs; d += 32) {
-        int mine = d + lane < a.n_docs ? a.doc_start[d + lane + 1] - a.doc_start[d + lane] : 0;
+        int at = d + lane;
+        bool there = at < a.n_docs && !(a.key_start && a.key_end[at] <= a.key_start[at]);
+        int mine = there ? a.doc_start[at + 1] - a.doc_start[at] : 0;
         int sum = (mine + BM - 1) / BM;
 
         for (int step = 1; step < 32; step *= 2) {
