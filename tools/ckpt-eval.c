@@ -179,7 +179,7 @@ static const struct opt_rule rules[] = {
     {OPT_NEEDS, "fail-worse-than-base", "base base-predictions"},
     {OPT_NEEDS, "differences", "base"},
     {OPT_BARS, "predictions", "base adapter tokenizer tag dtype eval-file prompt "
-     "results best pass-through"},
+     "results best pass-through html"},
     {OPT_NEEDS, "hidden", "prompt"},
     {OPT_NEEDS, "overwrite", "logits hidden predictions-out html"},
     {OPT_NEEDS, "batch-size", "eval-file datasets prompt"},

@@ -142,3 +142,4 @@ t "it is as it was" cmp e.jsonl dd/a.jsonl
 echo old >dd/page.html
 t "another file of that folder can be written" ev -t dd -n 1 --max-new-tokens 1 --html dd/page.html --overwrite base
 expect_says 64 "rows and paths in one stream" "standard output is either for rows or for paths" ev -t e.jsonl --predictions-out - --pass-through --max-new-tokens 1 base
+expect_says 64 "a page of predictions that are in files, which no model wrote" "--html has no effect with --predictions" ev --predictions wrong.jsonl --metric labels --html p.html
