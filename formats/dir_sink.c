@@ -87,6 +87,7 @@ int dir_sink_create(struct ckpt_sink **out, const struct dir_sink_ops *ops, cons
 {
     int (*put_extra)(void *, const struct ckpt_extra *, struct ckpt_err *) =
         ops->put_extra ? ops->put_extra : dir_sink_copy;
+    bool dry = opts->flags & CKPT_DRY_RUN;
     struct dir_sink *s;
     int rc;
 
@@ -99,12 +100,12 @@ int dir_sink_create(struct ckpt_sink **out, const struct dir_sink_ops *ops, cons
     *s = (struct dir_sink){.ops = ops, .list = tensors, .record = opts->record};
     rc = ops->plan(s, opts, err);
     if (rc == 0)
-        rc = ckpt_outdir_create(&s->dir, path, err);
-    if (rc == 0)
+        rc = dry ? ckpt_outdir_ready(path, err) : ckpt_outdir_create(&s->dir, path, err);
+    if (rc == 0 && !dry)
         rc = ops->begin(s, opts, err);
-    for (size_t i = 0; rc == 0 && i < opts->n_extra; i++)
+    for (size_t i = 0; rc == 0 && !dry && i < opts->n_extra; i++)
         rc = put_extra(s, &opts->extra[i], err);
-    if (rc == 0)
+    if (rc == 0 && !dry)
         return ckpt_sink_new(out, &sink_ops, s, tensors, false, err);
     sink_abort(s);
     return rc;

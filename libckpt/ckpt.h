@@ -87,7 +87,7 @@ CKPT_BEGIN_C
 
 /*
  * Create an output of the named format at path.  opts may be NULL; keeps tensors until the sink
- * ends.  CKPT_EUNSUPPORTED for a format that is read only.
+ * ends.  CKPT_EUNSUPPORTED for a format that is read only.  With CKPT_DRY_RUN *out is NULL.
  */
 int ckpt_create(struct ckpt_sink **out, const char *format, const char *path,
                 const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,

@@ -33,7 +33,8 @@
 CKPT_BEGIN_C
 
 enum ckpt_commit_flags {
-    CKPT_REPLACE = 1 << 0       /* an existing file of the final name is replaced at commit */
+    CKPT_REPLACE = 1 << 0,      /* an existing file of the final name is replaced at commit */
+    CKPT_DRY_RUN = 1 << 1       /* of ckpt_create: refuse what it would refuse, create nothing */
 };
 
 struct ckpt_out;                /* a file being written */
@@ -50,6 +51,8 @@ int ckpt_out_check(const char *path, struct ckpt_err *err);
  */
 int ckpt_out_create(struct ckpt_out **out, const char *path, unsigned flags,
                     struct ckpt_err *err);
+/* Refuse what ckpt_out_create would refuse as things are now, and create nothing. */
+int ckpt_out_ready(const char *path, unsigned flags, struct ckpt_err *err);
 /* An output that is a stream (a pipe, stdout): only ckpt_out_write works; fd is borrowed. */
 int ckpt_out_stream(struct ckpt_out **out, int fd, const char *name, struct ckpt_err *err);
 /* Reserve size bytes on disk; a full disk is found here.  Files grow to exactly size. */
@@ -88,6 +91,8 @@ int ckpt_outdir_create(struct ckpt_outdir **out, const char *path, struct ckpt_e
 /* The same, but a directory that has the name is replaced at commit: at any moment the name has
  * the old one or the new one, whole. */
 int ckpt_outdir_create_over(struct ckpt_outdir **out, const char *path, struct ckpt_err *err);
+/* Refuse what ckpt_outdir_create would refuse as things are now, and create nothing. */
+int ckpt_outdir_ready(const char *path, struct ckpt_err *err);
 /* Another process of the same save: write files into a staging directory someone created. */
 int ckpt_outdir_join(struct ckpt_outdir **out, const char *staging, struct ckpt_err *err);
 /* Absolute path of the directory while it is built, for ckpt_outdir_join in another process. */

@@ -266,7 +266,7 @@ struct staging {
     int64_t     span;                   /* elements of the file that those axes span */
     int64_t     portion;                /* how many steps of the next axis one read takes */
     int64_t     pitch;                  /* elements of the stage between those steps */
-    bool apart; /* the gaps between the steps are skipped: one read for each */
+    bool        skips_gaps;             /* between the steps: one read for each of them */
 };
 
 static void plan_staging(struct staging *s, const struct transfer *t)
@@ -287,8 +287,8 @@ static void plan_staging(struct staging *s, const struct transfer *t)
     }
     if (s->whole == s->n)
         return;
-    s->apart = a[s->whole].file - s->span > gap;
-    s->pitch = s->apart ? s->span : a[s->whole].file;
+    s->skips_gaps = a[s->whole].file - s->span > gap;
+    s->pitch = s->skips_gaps ? s->span : a[s->whole].file;
     s->portion = 1 + (limit - s->span) / s->pitch;    /* pitch 0: the whole box would have fitted */
 }
 
@@ -300,7 +300,7 @@ static int fill(const struct transfer *t, const struct staging *s, unsigned char
     size_t bytes = (size_t)s->span * t->width;
     int rc;
 
-    if (!s->apart)
+    if (!s->skips_gaps)
         return ckpt_file_read_at(t->f->file, stage,
                                  bytes + (size_t)((n - 1) * s->pitch) * t->width, from, err);
     for (int64_t i = 0; i < n; i++, from += (uint64_t)s->axis[s->whole].file * t->width)

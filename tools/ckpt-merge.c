@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libckpt/base/map.h"
 #include "libckpt/io/pack.h"
 #include "libckpt/io/path.h"
 #include "tools/cli_items.h"
@@ -84,19 +85,62 @@ static char *output_for(struct ckpt_arena *a, const char *output, const char *it
     return ckpt_arena_printf(a, "%s/%.*s", output, (int)(item + n - last), last);
 }
 
-/* Make one output from n inputs, and print its line on stdout. */
+static bool is_file_name(const char *s)
+{
+    static const char *const tails[] = {".safetensors", ".pt", ".pth", ".bin", ".gguf", NULL};
+
+    return ckpt_pack_of(s) != CKPT_PACK_NONE || ckpt_path_ends_in_any(s, tails);
+}
+
+/* Of a dry run: what the inputs before the next one would have left there. */
+struct plan {
+    char              first[4352];      /* part of the outputs' folder, made first; "": none is */
+    struct ckpt_arena arena;            /* of the names */
+    struct ckpt_map  *there;            /* their outputs */
+};
+
+/* Enter an output that would be made. */
+static int enter(struct plan *p, const char *to, struct ckpt_err *err)
+{
+    size_t n = strlen(to);
+    const char *name = ckpt_arena_strndup(&p->arena, to, n);
+
+    if (!name)
+        return ckpt_nomem(err, n);
+    return ckpt_map_get(p->there, to, n) == CKPT_MAP_NONE
+               ? ckpt_map_add(p->there, name, n, 0, err) : 0;
+}
+
+/* Refuse an output that would be there by now, and could not be replaced. */
+static int check_entered(const struct plan *p, const struct merge_want *w, const char *to,
+                         struct ckpt_err *err)
+{
+    bool file = is_file_name(to);
+
+    if (ckpt_map_get(p->there, to, strlen(to)) == CKPT_MAP_NONE || (w->overwrite && file))
+        return 0;
+    ckpt_fail(err, CKPT_ECREATE, "%s: exists already", to);
+    return merge_hint_overwrite(file, err);
+}
+
+/* Make one output from n inputs, and print its line on stdout.  plan: of a dry run, or NULL. */
 static int one(const struct merge_want *w, struct cli *cli, const char *const *input, size_t n,
-               bool many, struct ckpt_err *err)
+               bool many, struct plan *plan, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
     char *to = output_for(&a, w->output, input[0], many);
-    struct merge_job job = {.input = input, .n = n, .output = to};
+    struct merge_job job = {.input = input, .n = n, .output = to,
+                            .first = plan && *plan->first ? plan->first : NULL};
     int rc = to ? 0 : ckpt_nomem(err, strlen(input[0]));
 
     if (rc == 0 && !w->output && ckpt_path_is_descriptor(input[0]))
         rc = ckpt_fail(err, CKPT_EUSAGE, "a checkpoint from a pipe needs -o");
+    if (rc == 0 && plan)
+        rc = check_entered(plan, w, to, err);
     if (rc == 0)
         rc = merge_run(w, cli, &job, err);
+    if (rc == 0 && plan && strcmp(to, "-") != 0)
+        rc = enter(plan, to, err);
 
     if (rc && n == 1)
         ckpt_err_in(err, "%s", input[0]);
@@ -111,13 +155,14 @@ struct by_itself {
     const struct merge_want *w;
     struct cli              *cli;
     bool                     many;
+    struct plan             *plan;      /* of a dry run, or NULL */
 };
 
 static int merge_item(void *ctx, const char *item, struct ckpt_err *err)
 {
     const struct by_itself *b = ctx;
 
-    return one(b->w, b->cli, &item, 1, b->many, err);
+    return one(b->w, b->cli, &item, 1, b->many, b->plan, err);
 }
 
 /* All inputs into one output. */
@@ -132,32 +177,28 @@ static int together(const struct merge_want *w, struct cli *cli, struct cli_item
         rc = ckpt_fail(err, CKPT_EUSAGE, "--%s: %zu input, two at least are wanted",
                        w->average ? "average" : "together", n);
     if (rc == 0)
-        rc = one(w, cli, all, n, false, err);
+        rc = one(w, cli, all, n, false, NULL, err);
     return rc;
 }
 
-static bool is_file_name(const char *s)
-{
-    static const char *const tails[] = {".safetensors", ".pt", ".pth", ".bin", ".gguf", NULL};
-
-    return ckpt_pack_of(s) != CKPT_PACK_NONE || ckpt_path_ends_in_any(s, tails);
-}
-
-/* Create the directory for several outputs, and its parents, where missing. */
-static int make_below(const char *path, struct ckpt_err *err)
+/* Create the directory for several outputs, and its parents, where missing; or see that a dry run's
+ * could be. */
+static int make_below(const char *path, struct plan *plan, struct ckpt_err *err)
 {
     struct stat st;
 
     if (is_file_name(path) && (stat(path, &st) || !S_ISDIR(st.st_mode)))
         return ckpt_fail(err, CKPT_EUSAGE, "-o %s: one file, several inputs want a directory",
                          path);
-    return ckpt_path_make_dirs(path, err);
+    return plan ? ckpt_path_dirs_ready(plan->first, sizeof plan->first, path, err)
+                : ckpt_path_make_dirs(path, err);
 }
 
 static int work(const struct merge_want *w, struct cli *cli, char **rest, int n_rest,
                 int *status, struct ckpt_err *err)
 {
-    struct by_itself by = {.w = w, .cli = cli};
+    struct plan plan = {.there = NULL};
+    struct by_itself by = {.w = w, .cli = cli, .plan = w->dry_run ? &plan : NULL};
     const char *output = w->output;
     bool many = n_rest != 1 || strcmp(rest[0], "-") == 0, bytes = false, below;
     bool one_output = w->average || w->together;
@@ -175,13 +216,17 @@ static int work(const struct merge_want *w, struct cli *cli, char **rest, int n_
         rc = ckpt_fail(err, CKPT_EUSAGE, "a checkpoint on standard input needs -o");
     many = many && !(bytes && n_rest <= 1);
     below = many && output && strcmp(output, "-") != 0;
-    if (rc == 0 && below && !one_output && !w->dry_run)
-        rc = make_below(output, err);
+    if (rc == 0 && w->dry_run)
+        rc = ckpt_map_new(&plan.there, 16, err);
+    if (rc == 0 && below && !one_output)
+        rc = make_below(output, by.plan, err);
     by.many = below || (many && !output);
     if (rc == 0)
         rc = one_output ? together(w, cli, items, err)
                         : cli_items_each(items, cli, merge_item, &by, status, err);
     cli_items_close(items);
+    ckpt_map_free(plan.there);
+    ckpt_arena_release(&plan.arena);
     return rc;
 }
 

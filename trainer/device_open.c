@@ -7,6 +7,7 @@
  */
 #include <dlfcn.h>
 #include <glob.h>
+#include <limits.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +109,7 @@ static int gpu_index(int *index, const char *name, struct ckpt_err *err)
 
     if (name[4] == ':') {
         n = strtol(name + 5, &end, 10);
-        if (name[5] < '0' || name[5] > '9' || *end || n > 1023)
+        if (name[5] < '0' || name[5] > '9' || *end || n > INT_MAX)
             return ckpt_fail(err, CKPT_ECONFIG, "device %s: wanted cuda:N, N a number from 0",
                              name);
     }

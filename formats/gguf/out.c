@@ -367,6 +367,7 @@ int gguf_create(struct ckpt_sink **out, const char *path, const struct ckpt_tens
 {
     struct sink *s = ckpt_alloc(1, sizeof *s);
     uint64_t total = 0;
+    bool dry = opts->flags & CKPT_DRY_RUN;
     struct ckpt_buf head;
     int rc;
 
@@ -384,15 +385,16 @@ int gguf_create(struct ckpt_sink **out, const char *path, const struct ckpt_tens
     if (rc == 0)
         rc = put_header(&head, s, opts->info, &total, err);
     if (rc == 0)
-        rc = ckpt_out_create(&s->out, path, opts->flags, err);
-    if (rc == 0)
+        rc = dry ? ckpt_out_ready(path, opts->flags, err)
+                 : ckpt_out_create(&s->out, path, opts->flags, err);
+    if (rc == 0 && !dry)
         rc = ckpt_out_reserve(s->out, head.len + total, err);
-    if (rc == 0)
+    if (rc == 0 && !dry)
         rc = ckpt_out_write(s->out, head.data, head.len, err);
     for (size_t i = 0; rc == 0 && i < tensors->n; i++)
         s->place[i].offset += head.len;
     ckpt_buf_release(&head);
-    if (rc) {
+    if (rc || dry) {
         sink_abort(s);
         return rc;
     }

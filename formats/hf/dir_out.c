@@ -31,7 +31,8 @@ int hf_shards_plan(struct hf_shards *s, const char *name, uint64_t max_bytes,
         return ckpt_nomem(err, n * sizeof *s->place);
     s->n = ckpt_split(s->shard_of, s->base.list, max_bytes);
     s->file = ckpt_alloc(s->n, sizeof *s->file);
-    return s->file ? 0 : ckpt_nomem(err, s->n * sizeof *s->file);
+    return s->file ? safetensors_check(s->base.list, err)
+                   : ckpt_nomem(err, s->n * sizeof *s->file);
 }
 
 /*

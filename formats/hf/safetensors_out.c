@@ -98,6 +98,21 @@ static int pass_on(struct ckpt_buf *b, uint64_t *len, size_t n, struct ckpt_out 
     return 0;
 }
 
+int safetensors_check(const struct ckpt_tensors *list, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        const struct ckpt_tensor *t = &list->item[i];
+
+        if (safetensors_class(t->dtype) == SIZE_MAX)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: safetensors has no %s", t->name,
+                             ckpt_dtype_name(t->dtype));
+        if (strcmp(t->name, "__metadata__") == 0)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "safetensors has no tensor of name %s",
+                             t->name);
+    }
+    return 0;
+}
+
 /*
  * Write the header's text to out part by part, or with out NULL only compute its length with
  * padding; s->offset[] gets positions relative to the data.
@@ -117,12 +132,6 @@ static int put_header(uint64_t *len, struct ckpt_buf *b, struct safetensors_file
         const struct ckpt_tensor *t = row[i].t;
         uint64_t bytes = ckpt_tensor_bytes(t);
 
-        if (row[i].class == SIZE_MAX)
-            return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: safetensors has no %s", t->name,
-                             ckpt_dtype_name(t->dtype));
-        if (strcmp(t->name, "__metadata__") == 0)
-            return ckpt_fail(err, CKPT_EUNSUPPORTED, "safetensors has no tensor of name %s",
-                             t->name);
         ckpt_buf_put_u8(b, ',');
         ckpt_json_put_string(b, t->name, strlen(t->name));
         ckpt_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", ckpt_dtype_name(t->dtype));
@@ -320,7 +329,9 @@ int safetensors_create(struct ckpt_sink **out, const char *path,
     bool stream = opts->stream_fd > 0;
     struct sink *s = ckpt_alloc(1, sizeof *s);
     size_t *pick = ckpt_alloc(tensors->n, sizeof *pick);
-    int rc = s && pick ? 0 : ckpt_nomem(err, tensors->n * sizeof *pick);
+    bool dry = opts->flags & CKPT_DRY_RUN;
+    int rc = s && pick ? safetensors_check(tensors, err)
+                       : ckpt_nomem(err, tensors->n * sizeof *pick);
 
     *out = NULL;
     for (size_t i = 0; rc == 0 && i < tensors->n; i++)
@@ -330,13 +341,14 @@ int safetensors_create(struct ckpt_sink **out, const char *path,
         rc = stream ? sort_list(s, tensors, err) : 0;
     }
     if (rc == 0)
-        rc = stream ? ckpt_out_stream(&s->out, opts->stream_fd, path, err)
+        rc = stream ? dry ? 0 : ckpt_out_stream(&s->out, opts->stream_fd, path, err)
+             : dry  ? ckpt_out_ready(path, opts->flags, err)
                     : ckpt_out_create(&s->out, path, opts->flags, err);
-    if (rc == 0)
+    if (rc == 0 && !dry)
         rc = safetensors_begin(&s->file, s->out, s->list, pick, tensors->n, opts->metadata,
                                opts->record, err);
     ckpt_free(pick);
-    if (rc) {
+    if (rc || dry) {
         if (s)
             sink_free(s);
         return rc;

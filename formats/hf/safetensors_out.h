@@ -14,13 +14,16 @@ int safetensors_create(struct ckpt_sink **out, const char *path,
                        const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
                        struct ckpt_err *err);
 
+/* CKPT_EUNSUPPORTED where the format has no such dtype or name: before a file is created. */
+int safetensors_check(const struct ckpt_tensors *list, struct ckpt_err *err);
+
 /* A file being written, for writers of several files at once. */
 struct safetensors_file;
 
 /*
- * Lay out tensors pick[0..n_pick) of list and write the header.  Takes out.  metadata: text to
- * text, or NULL; "format": "pt" is added, and record, if there is one, as "ckpt.provenance":
- * rewritten at commit when its bytes have changed.
+ * Lay out tensors pick[0..n_pick) of a checked list and write the header.  Takes out.  metadata:
+ * text to text, or NULL; "format": "pt" is added, and record, if there is one, as
+ * "ckpt.provenance": rewritten at commit when its bytes have changed.
  */
 int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
                       const struct ckpt_tensors *list, const size_t *pick, size_t n_pick,

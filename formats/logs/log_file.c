@@ -27,6 +27,20 @@ int log_file_open(struct log_file *f, const char *path, bool fresh, struct ckpt_
     return 0;
 }
 
+int log_file_ready(const char *path, struct ckpt_err *err)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    int rc = 0;
+
+    if (fd < 0)
+        return errno == ENOENT ? 0 : ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
+    if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
+        rc = ckpt_fail(err, CKPT_ECREATE, "%s: not a regular file", path);
+    close(fd);
+    return rc;
+}
+
 /* All of the bytes at offset; false with errno. */
 static bool write_at(int fd, const unsigned char *b, size_t n, uint64_t offset)
 {

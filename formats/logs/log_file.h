@@ -29,6 +29,8 @@ struct log_number {
 
 /* fresh: the file must not be there yet; else it is appended to.  CKPT_ECREATE. */
 int log_file_open(struct log_file *f, const char *path, bool fresh, struct ckpt_err *err);
+/* Refuse what opening one to append to would refuse as things are now, and create nothing. */
+int log_file_ready(const char *path, struct ckpt_err *err);
 /* CKPT_EIO, with the file as it was before. */
 int log_file_put(struct log_file *f, const void *bytes, size_t n, struct ckpt_err *err);
 /* A small file beside the log, as it is now: aside and renamed, so that it is never half. */

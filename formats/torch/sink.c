@@ -121,6 +121,7 @@ int torch_create(struct ckpt_sink **out, const char *path, const struct ckpt_ten
     struct torch_storage *storage = ckpt_arena_alloc(&a, tensors->n, sizeof *storage);
     struct value *root = value_dict(&a, true);
     struct sink *s = ckpt_alloc(1, sizeof *s);
+    bool dry = opts->flags & CKPT_DRY_RUN;
     struct ckpt_out *file;
     char top[200];
     size_t n = 0;
@@ -140,11 +141,12 @@ int torch_create(struct ckpt_sink **out, const char *path, const struct ckpt_ten
     if (rc == 0)
         rc = fill(&a, root, storage, &n, s, err);
     if (rc == 0)
-        rc = ckpt_out_create(&file, path, opts->flags, err);
-    if (rc == 0)
+        rc = dry ? ckpt_out_ready(path, opts->flags, err)
+                 : ckpt_out_create(&file, path, opts->flags, err);
+    if (rc == 0 && !dry)
         rc = torch_writer_new(&s->w, file, top, root, storage, n, opts->record, err);
     ckpt_arena_release(&a);
-    if (rc) {
+    if (rc || dry) {
         free_sink(s);
         return rc;
     }

@@ -1,5 +1,6 @@
 /*
- * commit - see commit.h.  Directories are in outdir.c, leftovers of dead processes in tree.c.
+ * commit - see commit.h.  Directories are in outdir.c, what stands in the way of an output in
+ * ready.c, leftovers of dead processes in tree.c.
  *
  * Assumed: rename(2) and link(2) are atomic within a directory (POSIX.1-2008), fsync of the
  * directory makes the name durable (Linux, ext4 to NFS), flock(2) ends with its last descriptor.
@@ -229,27 +230,6 @@ static int create_temp(struct ckpt_out *o, struct ckpt_err *err)
     return o->hold < 0 ? ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", o->path) : 0;
 }
 
-/* Refuse a file under the final name that may not be replaced. */
-static int check_there(const struct ckpt_out *o, struct ckpt_err *err)
-{
-    struct stat st, target;
-
-    if (fstatat(o->dir_fd, o->name, &st, AT_SYMLINK_NOFOLLOW))
-        return 0;
-    /* Committing replaces a link itself, but /dev/stdout is still a device although it is a
-     * link. */
-    if (S_ISLNK(st.st_mode) && fstatat(o->dir_fd, o->name, &target, 0) == 0)
-        st = target;
-    if (S_ISDIR(st.st_mode))
-        return ckpt_fail(err, CKPT_ECREATE, "%s: is a directory", o->path);
-    if (!(o->flags & CKPT_REPLACE))
-        return ckpt_fail(err, CKPT_ECREATE, "%s: exists already", o->path);
-    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
-        return ckpt_fail(err, CKPT_ECREATE,
-                         "%s: is a device, a fifo or a socket, no file to replace", o->path);
-    return 0;
-}
-
 int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const char *path,
                      unsigned flags, struct ckpt_err *err)
 {
@@ -265,7 +245,7 @@ int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const 
     o->flags = flags;
     o->follow_least = flags & FOLLOW_FILE ? FOLLOW_LEAST : 0;
     snprintf(o->name, sizeof o->name, "%s", name);
-    rc = check_there(o, err);
+    rc = commit_check_file(dir_fd, name, path, flags, err);
     if (rc == 0)
         rc = create_temp(o, err);
     if (rc)

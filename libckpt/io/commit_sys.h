@@ -1,5 +1,5 @@
 /*
- * commit_sys - what commit.c, outdir.c and tree.c share: system calls with their failure
+ * commit_sys - what commit.c, outdir.c, ready.c and tree.c share: system calls with their failure
  * injection, names of unfinished files, and the lock that shows that their maker is alive.
  *
  * Names of unfinished files and directories: ".<name>.<nonce>.tmp" (a file), ".<name>.staging-
@@ -27,6 +27,12 @@ int commit_split(char *dir, size_t dir_size, char name[256], const char *path,
 const char *commit_short(const char *name);
 /* Open the directory that path is in; -1 with err filled.  code: returned when it is absent. */
 int commit_parent(const char *dir, const char *path, int code, struct ckpt_err *err);
+/* Refuse what has the name in a folder already: a file that may not be replaced, or anything but,
+ * with over, a directory.  path is for messages. */
+int commit_check_file(int dir_fd, const char *name, const char *path, unsigned flags,
+                      struct ckpt_err *err);
+int commit_check_dir(int parent, const char *name, const char *path, bool over,
+                     struct ckpt_err *err);
 /* fsync; a failure is final.  File systems that cannot sync a directory are forgiven. */
 int commit_sync(int fd, const char *what, struct ckpt_err *err);
 int commit_sync_dir(int fd, const char *what, struct ckpt_err *err);

@@ -51,6 +51,30 @@ static const char *holder(char *text, size_t size, int fd)
     return *text ? text : "another process";
 }
 
+/* CKPT_ECREATE: fd is locked by another process, whom the file names. */
+static int refuse(const char *dir, int fd, struct ckpt_err *err)
+{
+    char text[200];
+
+    ckpt_fail_as(err, CKPT_ECREATE, "locked", "%s: %s is writing there", dir,
+                 holder(text, sizeof text, fd));
+    return ckpt_err_hint(err, "wait for it to end, or name another output");
+}
+
+int ckpt_lock_writer_ready(const char *dir, struct ckpt_err *err)
+{
+    char path[4200];
+    int fd, rc;
+
+    snprintf(path, sizeof path, "%s/" CKPT_LOCK_NAME, dir);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return 0;                       /* nobody has written there, or dir says why not */
+    rc = take(fd, LOCK_SH) == 0 ? refuse(dir, fd, err) : 0;
+    close(fd);
+    return rc;
+}
+
 int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *err)
 {
     char path[4200], text[200], host[100] = "";
@@ -63,10 +87,9 @@ int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *e
         return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
     got = take(fd, LOCK_EX);
     if (got == 0) {
-        ckpt_fail_as(err, CKPT_ECREATE, "locked", "%s: %s is writing there", dir,
-                     holder(text, sizeof text, fd));
+        refuse(dir, fd, err);
         close(fd);
-        return ckpt_err_hint(err, "wait for it to end, or name another output");
+        return CKPT_ECREATE;
     }
     if (got < 0) {
         ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s: flock", path);

@@ -27,6 +27,9 @@ struct ckpt_lock;
  * process id and host, when another process has it.  *out is yours.
  */
 int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *err);
+/* Refuse what that would refuse as things are now, and create nothing.  Whoever locks dir in the
+ * same instant is refused. */
+int ckpt_lock_writer_ready(const char *dir, struct ckpt_err *err);
 /*
  * Lock the file name in dir for this process and a child that gets *fd: the lock holds until both
  * have closed it.  *got is false, without an error, when another process has it.

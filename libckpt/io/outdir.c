@@ -90,7 +90,6 @@ static int create(struct ckpt_outdir **out, const char *path, bool over, struct 
 {
     struct ckpt_outdir *d = new_outdir(path);
     char dir[4096], head[280];
-    struct stat st;
 
     *out = NULL;
     if (!d)
@@ -101,11 +100,8 @@ static int create(struct ckpt_outdir **out, const char *path, bool over, struct 
     if (d->parent < 0)
         goto fail;
     d->over = over;
-    if (fstatat(d->parent, d->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-        !(over && S_ISDIR(st.st_mode))) {
-        ckpt_fail(err, CKPT_ECREATE, "%s: exists already", path);
+    if (commit_check_dir(d->parent, d->name, path, over, err))
         goto fail;
-    }
     snprintf(head, sizeof head, ".%s.staging-", commit_short(d->name));
     commit_leftovers(d->parent, head, "", false);
     if (make_staging(d, dir, err))

@@ -116,31 +116,72 @@ int ckpt_path_dir(struct ckpt_dir **out, const char *path, unsigned flags, struc
     return here ? ckpt_dir_open(out, here, flags, err) : ckpt_remote_dir(out, path, flags, err);
 }
 
-int ckpt_path_make_dirs(const char *path, struct ckpt_err *err)
+/* One part of a path after the other, from the first; false in *on: the last one. */
+typedef int part_fn(void *ctx, const char *part, bool *on, struct ckpt_err *err);
+
+static int each_part(const char *path, part_fn *one, void *ctx, struct ckpt_err *err)
 {
     char *part = ckpt_strdup(path);
-    struct stat st;
+    bool on = true;
     int rc;
 
     if (!part)
         return ckpt_nomem(err, strlen(path));
     rc = ckpt_out_check(path, err);
-    for (char *p = part + (*part != 0); rc == 0; p++) {
+    for (char *p = part + (*part != 0); rc == 0 && on; p++) {
         char was = *p;
 
         if (was != '/' && was)
             continue;
         *p = '\0';
-        if (mkdir(part, 0777) && errno != EEXIST)
-            rc = ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", part);
-        else if (stat(part, &st) || !S_ISDIR(st.st_mode))
-            rc = ckpt_fail(err, CKPT_ECREATE, "%s: exists, and is no directory", part);
+        on = was;
+        rc = one(ctx, part, &on, err);
         *p = was;
-        if (!was)
-            break;
     }
     ckpt_free(part);
     return rc;
+}
+
+static int must_be_dir(const char *part, struct ckpt_err *err)
+{
+    struct stat st;
+
+    return stat(part, &st) == 0 && S_ISDIR(st.st_mode)
+               ? 0 : ckpt_fail(err, CKPT_ECREATE, "%s: exists, and is no directory", part);
+}
+
+static int make_dir(void *ctx, const char *part, bool *on, struct ckpt_err *err)
+{
+    (void)ctx;
+    (void)on;
+    if (mkdir(part, 0777) && errno != EEXIST)
+        return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", part);
+    return must_be_dir(part, err);
+}
+
+int ckpt_path_make_dirs(const char *path, struct ckpt_err *err)
+{
+    return each_part(path, make_dir, NULL, err);
+}
+
+struct missing { char *first; size_t size; };
+
+static int find_missing(void *ctx, const char *part, bool *on, struct ckpt_err *err)
+{
+    const struct missing *m = ctx;
+    struct stat st;
+
+    if (lstat(part, &st) == 0 || errno != ENOENT)
+        return must_be_dir(part, err);
+    *on = false;
+    snprintf(m->first, m->size, "%s", part);
+    return ckpt_outdir_ready(part, err);
+}
+
+int ckpt_path_dirs_ready(char *first, size_t size, const char *path, struct ckpt_err *err)
+{
+    *first = '\0';
+    return each_part(path, find_missing, &(struct missing){first, size}, err);
 }
 
 /* Whether s has the form of a Hub name: NAME or OWNER/NAME. */

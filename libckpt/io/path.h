@@ -27,6 +27,10 @@ bool ckpt_path_is_file(const char *path);
  * names the part that cannot be made. */
 int ckpt_path_make_dirs(const char *path, struct ckpt_err *err);
 
+/* Refuse what that would refuse as things are now, and make nothing.  first: the part that would
+ * be made first; "": none is missing. */
+int ckpt_path_dirs_ready(char *first, size_t size, const char *path, struct ckpt_err *err);
+
 /* After "no such file": hint at hf:// where path is spelt like a name of the Hub and its first
  * part is not a local directory.  Returns err->code. */
 int ckpt_path_hint_hub(const char *path, struct ckpt_err *err);

@@ -49,7 +49,11 @@ expect 69 "a library too old for the plug-in" run "$T/bin" x --device cuda
 says "cublasLtOfTomorrow" && echo "ok what it lacks is named" || echo "not ok what it lacks is named"
 plugin
 expect_says 64 "no such device name" '--device: "gpu" is none of: auto cpu cuda cuda:N' run "$T/bin" x --device gpu
-expect_says 64 "nor such a number" '--device: "cuda:x" is none of: auto cpu cuda cuda:N' run "$T/bin" x --device cuda:x
+for n in x -1 1.5 "" 5000; do
+    expect_says 64 "no such number as \"$n\"" "--device: \"cuda:$n\" is not cuda:N with a whole number N from 0 to 1023" run "$T/bin" x --device "cuda:$n"
+done
+expect_says 64 "nor of ckpt-eval" '--device: "cuda:5000" is not cuda:N with a whole number N from 0 to 1023' here "$T/bin/ckpt-eval" --device cuda:5000 --prompt x "$T/base"
+expect_says 69 "whether a GPU is there is the device's to say" "CUDA cannot be used: libckpt_cuda.so: not found" run "$T/bare" x --device cuda:7
 expect_says 78 "in a run file too" 'device: "gpu" is none of: auto cpu cuda cuda:N' run "$T/bin" x --config <(echo 'device: gpu')
 # An operation that fails in the midst: told once, and the steps before it stand.
 FAULT=norm_fwd:3 expect 69 "an operation fails in the first step" run "$T/bin" f1 --device cuda

@@ -89,7 +89,7 @@ refused "a fresh run where one was" train a
 t "says how to go on" says "--resume-from-checkpoint latest"
 refused "going back behind a newer checkpoint" train a --resume-from-checkpoint "$T/a/checkpoint-5"
 refused "another run's names, two ranks" two a --save-steps 3
-SAY= expect_says 0 "a dry run is told" "would be refused" train a --dry-run
+expect_says 73 "a dry run is refused, too" "exists already, of an earlier run" train a --dry-run
 cp -r "$T/a" "$T/o"
 t "--overwrite-output-dir begins anew" train o --overwrite-output-dir --max-steps 6 --save-steps 3
 t "the earlier run's checkpoints are gone" bash -c "[ \"\$(ls -d $T/o/checkpoint-* | xargs -n 1 basename | tr '\n' ' ')\" = 'checkpoint-3 checkpoint-6 ' ]"

@@ -65,8 +65,18 @@ done
 t "C7 the model is the last checkpoint's" cmp ep/model.safetensors "ep/checkpoint-$((2 * each))/model.safetensors"
 n='[0-9.e+-]+'
 t "results are HF Trainer's" bash -c "tr -d ' \n' < ep/all_results.json | grep -qE '^\{\"epoch\":2.0,\"eval_loss\":$n,\"eval_runtime\":$n,\"eval_samples_per_second\":$n,\"eval_steps_per_second\":$n,\"perplexity\":$n,\"total_flos\":$n,\"train_loss\":$n,\"train_runtime\":$n,\"train_samples_per_second\":$n,\"train_steps_per_second\":$n\}$'"
-expect 0 "a run with evaluations" ckpt-train --model "$M/base" --train-file "$M/rows.jsonl" --per-device-train-batch-size 2 -o table "${eval[@]}" --max-steps 4 --eval-strategy steps --eval-steps 2
-t "ends with a table of them" [ "$(grep -A3 'ckpt-train: evaluations$' "$T/.err" | awk '{ print $2 }' | tail -n 2 | tr '\n' ' ')" = "2 4 " ]
+many=(ckpt-train --model "$M/base" --train-file "$M/rows.jsonl" --per-device-train-batch-size 2 "${eval[@]}" --max-steps 4 --logging-steps 1 --learning-rate 1e-3)
+first_last() { sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p" "$1/metrics.jsonl" | sed -n '1p;$p' | xargs printf '%.6g -> %.6g'; }
+expect 0 "a run with evaluations" "${many[@]}" -o table --eval-steps 2
+t "says its speed and memory at the end" grep -qE '^ckpt-train: trained 4 steps in [0-9.]+ s, mean loss [0-9.]+, [1-9][0-9]* tokens/s, [0-9.]+ samples/s; memory: peak [1-9][0-9]* MiB$' .err
+t "and its losses, first and last" grep -qxF "ckpt-train: loss $(first_last table loss); eval loss $(first_last table eval_loss)" .err
+t "and no table, whose lines have all passed" bash -c "! grep -qE 'evaluations$|metrics$' .err"
+expect 0 "one with a rate that is too high" "${many[@]}" -o worse --eval-steps 1 --per-device-train-batch-size 1 --lr-scheduler-type constant --learning-rate 0.15
+t "says which evaluation was the lowest" grep -qE "; eval loss $(first_last worse eval_loss) \\(lowest $(sed -n 's/.*"eval_loss":\([0-9.]*\),.*"step":\([0-9]*\),.*/\1 \2/p' worse/metrics.jsonl | sort -g | head -n 1 | xargs printf '%.6g, step %d')\\)$" .err
+expect 0 "a debug run" "${many[@]}" -o all -vv --eval-steps 2
+t "ends with tables" [ "$(grep -E '(metrics|evaluations)$' .err | tr '\n' ' ')" = "ckpt-train: train metrics ckpt-train: eval metrics ckpt-train: evaluations " ]
+expect 0 "one by epochs" "${many[@]}" -o epochs --max-steps 0 --num-train-epochs 2 --eval-strategy epoch
+t "C3 ends with a table of its evaluations" [ "$(grep -A3 'ckpt-train: evaluations$' .err | awk '{ print $2 }' | tail -n 2 | tr '\n' ' ')" = "$each $((2 * each)) " ]
 mean() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' m/metrics.jsonl | awk '{ s += $1 } END { printf "%.9g", s / NR }'; }
 t "the mean loss of a run" train m --max-steps 5 --logging-steps 1
 t "A4 is train_loss" near "$(sed -n 's/.*"train_loss": \([0-9.]*\).*/\1/p' m/all_results.json)" "$(mean)"

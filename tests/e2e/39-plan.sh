@@ -28,6 +28,7 @@ sizes "stage 1" --nproc 2 --zero-stage 1 --bf16
 sizes "stage 3" --nproc 2 --zero-stage 3
 sizes "stage 3, gathered, packed" --nproc 2 --zero-stage 3 --bf16 --stage3-gather-16bit-weights-on-model-save --packing
 sizes "no final model" --no-final-model --gradient-accumulation-steps 3
+rm -rf "$T/run"
 
 # -- data, what is kept, what does not fit --------------------------------------------------------
 t "a longer run" plan --num-train-epochs 2 --save-steps 10 --save-total-limit 3
@@ -55,6 +56,34 @@ if mkdir "$T/small" && mount -t tmpfs -o size=20M none "$T/small" 2>/dev/null; t
     umount "$T/small"
 fi
 expect_says 0 "people read lines" "FLOPs: " ckpt-train --dry-run "${common[@]}" -o "$T/none"
+# What the run refuses before it loads weights, its dry run refuses: line by line, with its status.
+few=(ckpt-train -q "${common[@]}" --max-steps 2)
+"${few[@]}" -o "$T/way/used" >/dev/null; "${few[@]}" -o "$T/way/held" >/dev/null
+mkdir -p "$T/way"/{log/metrics.jsonl,memory/memory.csv}; echo x >"$T/way/file"; ln -s nowhere "$T/way/dead"; head -n 20 "$T/train.jsonl" >"$T/way/other.jsonl"
+foretold 73 "an earlier run" "${few[@]}" -o used
+flock "$T/way/held/.lock" sleep 60 & holds=$!
+wait_for '! flock -n "$T/way/held/.lock" true'
+foretold 73 "a run that writes there" "${few[@]}" -o held --resume-from-checkpoint latest
+t "which is named" grep -q 'held: process [0-9]* on .* is writing there' "$T/foretold"
+kill $holds; wait $holds 2>/dev/null
+foretold 73 "a file where a folder is wanted" "${few[@]}" -o file
+foretold 73 "a file as a folder" "${few[@]}" -o file/run
+foretold 73 "a link to nothing" "${few[@]}" -o dead
+foretold 64 "an address" "${few[@]}" -o hf://acme/toy
+foretold 73 "a directory where metrics go" "${few[@]}" -o log
+foretold 73 "one where samples of memory go" "${few[@]}" -o memory --memory-log 1
+foretold 73 "a file where events go" "${few[@]}" -o x --report-to tensorboard --logging-dir file
+foretold 73 "one where split data go" "${few[@]}" -o x --train-split-ratio 0.5 --data-dir file
+foretold 78 "a file of weights without a name" "${few[@]}" -o x --state-dict-file a/b.pt
+foretold 78 "one of an adapter" "${few[@]}" -o x --state-dict-file b.pt --lora-rank 2
+foretold 64 "a destination of no kind" "${few[@]}" -o x --push-to ftp://acme
+foretold 73 "one that cannot be made" "${few[@]}" -o x --push-to none/out
+t "of which it is said whose it is" grep -q 'ckpt-train: --push-to: none/out: the directory' "$T/foretold"
+foretold 65 "a file that holds no weights" "${few[@]}" -o x --resume-file file --initial-step 1
+foretold 65 "a run on other data" "${few[@]}" -o x --resume-from-checkpoint used/checkpoint-2 --max-steps 4 --train-file other.jsonl
+foretold 65 "a run with another seed" "${few[@]}" -o x --resume-from-checkpoint used/checkpoint-2 --max-steps 4 --seed 7
+foretold 0 "what goes on" "${few[@]}" -o used --resume-from-checkpoint latest --max-steps 4
+t "commands of the user are not run" bash -c "cd $T/way && ckpt-train --dry-run -q ${common[*]} -o x2 --on-end 'touch ran' && [ ! -e ran ]"
 if command -v strace >/dev/null; then
     (cd "$T" && strace -f -o "$T/trace" -e trace=openat,open,creat,mkdir,mkdirat,rename,unlink,link,symlink "$B/ckpt-train" -q --dry-run "${common[@]}" -o "$T/none" >/dev/null)
     t "no call that writes" bash -c "! grep -E 'O_(WRONLY|RDWR|CREAT)|^[0-9 ]*(mkdir|rename|unlink|link|symlink)' $T/trace | grep -vE '/dev/|/proc/|/sys/|ENOENT|O_TMPFILE'"

@@ -30,6 +30,35 @@ expect 66 "a source that is not there" ckpt-push -q "$T/hub.git" "$T/nothing"
 mkdir "$T/empty"; expect 66 "an empty source" ckpt-push -q "$T/hub.git" "$T/empty"
 expect 64 "a destination of no known kind" ckpt-push -q ftp://x "$M"
 t "dry run publishes nothing" bash -c "n=\$(git --git-dir $T/hub.git rev-list --count --all); ckpt-push --dry-run $T/hub.git $M | grep -q lfs && [ \$(git --git-dir $T/hub.git rev-list --count --all) = \$n ]"
+# What the push refuses before its first byte, its dry run refuses: line by line, with its status.
+mkdir -p "$T/way"/{tree/config.json,in,fifos,src/sub}; mkfifo "$T/way/fifos/config.json" "$T/way/fifo"; ln -s nowhere "$T/way/dead"; git init -q --bare "$T/way/there.git"
+echo x | tee "$T/way/file" "$T/way/in/sub" >"$T/way/file.git"; echo 1 >"$T/way/src/a.json"; echo 2 >"$T/way/src/sub/b.json"
+foretold 73 "no folder for a new one" ckpt-push -q none/out "$M"
+foretold 73 "a file where a folder is wanted" ckpt-push -q file "$M"
+foretold 73 "a file as its folder" ckpt-push -q file/out "$M"
+foretold 73 "a link to nothing" ckpt-push -q dead "$M"
+foretold 73 "a directory where a file goes" ckpt-push -q tree "$M"
+t "nothing of the others is there" [ "$(ls -A "$T/way/tree")" = config.json ]
+foretold 73 "a file where a folder of files goes" ckpt-push -q in src
+foretold 73 "a fifo where a file goes" ckpt-push -q fifos "$M"
+foretold 73 "the source itself" ckpt-push -q src src
+foretold 73 "a file of it" ckpt-push -q src src/a.json
+foretold 66 "no repository" ckpt-push -q none.git "$M"
+foretold 65 "a file that is none" ckpt-push -q --create file.git "$M"
+foretold 73 "a file where its folder would be" ckpt-push -q --create file/new.git "$M"
+foretold 64 "no name of a branch" ckpt-push -q -b a..b there.git "$M"
+foretold 64 "an option of others" ckpt-push -q --tag v1 there.git "$M"
+foretold 64 "a path that leads out" ckpt-push -q --path-in-repo a/../b new "$M"
+foretold 0 "a new folder" ckpt-push -q new "$M"
+foretold 0 "the same again" ckpt-push -q new "$M"
+foretold 0 "a new repository, with its folder" ckpt-push -q --create below/new.git "$M"
+mkdir -p "$T/way/small" "$T/way/large"; noise 5000000 >"$T/way/large/w.bin"
+if mount -t tmpfs -o size=2M none "$T/way/small" 2>/dev/null; then
+    git init -q --bare "$T/way/small/s.git"; mkdir "$T/way/small/d"
+    foretold 74 "a disk that is too small" ckpt-push -q small/s.git large
+    foretold 74 "nor for a folder" ckpt-push -q small/d large
+    umount "$T/way/small"
+fi
 objects() { find "$T/hub8.git/lfs/objects" -type f | wc -l; }
 many() { mkdir "$T/many"; for i in 1 2 3 4 5 6 7 8; do echo "$((i % 4))" >"$T/many/$i.bin"; done; ckpt-push --create -j 4 "$T/hub8.git" "$T/many" 2>"$T/err"; }
 t "eight files of four contents, four at a time" many

@@ -63,6 +63,17 @@ expect_in() {
 }
 one_line() { local n; n=$(tee "$T/.lines" | wc -l); [ "$n" = 1 ] && grep -qE "$1" "$T/.lines"; }
 
+# foretold STATUS NAME TOOL ARG... - in $T/way, TOOL --dry-run creates nothing and tells how TOOL then ends: status and errors.
+foretold() {
+    local status=$1 name=$2 tool=$3 before dry got; shift 3
+    before=$(cd "$T/way" && ls -AR)
+    (cd "$T/way" && "$tool" --dry-run "$@") >"$T/.out" 2>"$T/foretold"; dry=$?
+    [ "$(cd "$T/way" && ls -AR)" = "$before" ] && echo "ok $name: nothing is created" || echo "not ok $name: nothing is created"
+    (cd "$T/way" && "$tool" "$@") >/dev/null 2>"$T/.err"; got=$?
+    if [ "$dry $got" = "$status $status" ] && cmp -s "$T/foretold" "$T/.err"; then echo "ok $name"
+    else fail "$name (status $dry, then $got)" "$T/foretold" "$T/.err"; fi
+}
+
 says() { grep -qF -- "$1" "$T/.err"; }          # after expect: stderr has this text
 prints() { grep -qF -- "$1" "$T/.out"; }        # after expect: stdout has this text
 sums() { (cd "$1" && find . -type f | sort | xargs sha256sum); }

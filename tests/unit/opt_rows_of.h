@@ -34,7 +34,7 @@ static const struct opt value_rows[] = {
     OPT_LIST("item", "X", item, "items", .letter = 'i'),
     OPT_LIST("pair", "NAME=N", pair, "pairs"),
     OPT_TEXT("columns", "JSON", columns, "an object"),
-    OPT_ENUM("place", "WHERE", place, "host chip chip:N", "place"),
+    OPT_ENUM("place", "WHERE", place, "host chip chip:N", "place", .max = 1023),
     OPT_TEXT("numbers", "K=V,...", numbers, "numbers"),
 };
 #undef OPT_VALUES

@@ -372,7 +372,7 @@ void stats_add(struct stats *s, const void *values, enum ckpt_dtype dtype, size_
 
 void stats_join(struct stats *s, const struct stats *other)
 {
-    double all = (double)s->n + (double)other->n, apart = other->mean - s->mean;
+    double all = (double)s->n + (double)other->n, delta = other->mean - s->mean;
 
     s->n_nan += other->n_nan;
     s->n_inf += other->n_inf;
@@ -381,8 +381,8 @@ void stats_join(struct stats *s, const struct stats *other)
         return;
     s->min = s->n == 0 || other->min < s->min ? other->min + 0.0 : s->min;      /* no -0 */
     s->max = s->n == 0 || other->max > s->max ? other->max + 0.0 : s->max;
-    s->m2 += other->m2 + apart * apart * ((double)s->n * (double)other->n / all);
-    s->mean += apart * ((double)other->n / all);
+    s->m2 += other->m2 + delta * delta * ((double)s->n * (double)other->n / all);
+    s->mean += delta * ((double)other->n / all);
     s->n += other->n;
 }
 

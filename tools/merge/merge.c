@@ -62,6 +62,12 @@ static int check_adapters(const struct merge_want *w, const char *format, struct
     return 0;
 }
 
+int merge_hint_overwrite(bool file, struct ckpt_err *err)
+{
+    return ckpt_err_hint(err, file ? "--overwrite replaces it"
+                                   : "it is a directory, --overwrite replaces files only");
+}
+
 /* The output's path must not be that of an input. */
 static int refuse_overlap(const struct merge_want *w, const struct merge_job *job,
                           struct ckpt_err *err)
@@ -75,7 +81,7 @@ static int refuse_overlap(const struct merge_want *w, const struct merge_job *jo
             return ckpt_fail(err, CKPT_ECREATE, "%s: is the input itself", job->output);
     if (w->overwrite && S_ISDIR(out.st_mode)) {
         ckpt_fail(err, CKPT_ECREATE, "%s: exists already", job->output);
-        return ckpt_err_hint(err, "it is a directory, --overwrite replaces files only");
+        return merge_hint_overwrite(false, err);
     }
     return 0;
 }
@@ -121,12 +127,51 @@ static int hint_overwrite(const struct merge_want *w, const struct making *m, st
     if (err->code != CKPT_ECREATE || stat(m->output, &st) != 0)
         return ckpt_err_code(err);
     if (folder && S_ISDIR(st.st_mode))
-        return ckpt_err_hint(err, "it is a directory, --overwrite replaces files only");
+        return merge_hint_overwrite(false, err);
     if (folder)
         return ckpt_err_hint(err, "a directory is to be written, --overwrite replaces files by "
                              "files only");
     return w->overwrite || !S_ISREG(st.st_mode) ? ckpt_err_code(err)
-           : ckpt_err_hint(err, "--overwrite replaces it");
+                                                : merge_hint_overwrite(true, err);
+}
+
+/* The sink's options, but for metadata and record. */
+static struct ckpt_create_opts create_opts(const struct ckpt_source *src, const struct making *m,
+                                           const struct merge_want *w, bool packed)
+{
+    bool stream = !packed && strcmp(m->output, "-") == 0;
+    struct ckpt_create_opts create = {
+        .max_shard_bytes = w->max_shard_size, .info = ckpt_source_info(src),
+        .origin = m->origin, .run = m->run,
+        .zero_stage = (int)w->stage, .world_size = (int)w->world,
+        .flags = w->overwrite && !packed ? CKPT_REPLACE : 0,
+        .stream_fd = stream ? STDOUT_FILENO : 0,
+    };
+
+    create.n_extra = ckpt_source_extras(src, &create.extra);
+    return create;
+}
+
+/* Refuse what write_out would refuse before it copies. */
+static int try_out(const struct ckpt_source *src, const struct making *m,
+                   const struct merge_want *w, const char *first, struct ckpt_err *err)
+{
+    bool packed = merge_is_packed(m->output, m->format);
+    struct ckpt_create_opts create = create_opts(src, m, w, packed);
+    const char *path = first ? first : m->output;
+    struct ckpt_sink *sink;
+    char aside[4352];
+    int rc = 0;
+
+    create.flags |= CKPT_DRY_RUN;
+    if (packed && !first) {
+        rc = merge_packed_ready(aside, m->output, cli_spool(), w->overwrite ? CKPT_REPLACE : 0,
+                                err);
+        path = aside;
+    }
+    if (rc == 0)
+        rc = ckpt_create(&sink, m->format, path, ckpt_source_tensors(src), &create, err);
+    return rc ? hint_overwrite(w, m, err) : 0;
 }
 
 /* Create the sink and copy everything into it; the record's digests are computed meanwhile. */
@@ -140,12 +185,7 @@ static int write_out(struct ckpt_source *src, const struct making *m, const stru
     struct merge_packed *archive = NULL;
     const char *path = output;
     json_t *metadata = NULL;
-    struct ckpt_create_opts create = {
-        .max_shard_bytes = w->max_shard_size, .info = ckpt_source_info(src),
-        .origin = m->origin, .run = m->run,
-        .zero_stage = (int)w->stage, .world_size = (int)w->world,
-        .flags = packed ? 0 : flags, .stream_fd = stream ? STDOUT_FILENO : 0,
-    };
+    struct ckpt_create_opts create = create_opts(src, m, w, packed);
     struct progress *p = progress_new(cli, output, true);
     struct ckpt_copy_opts copy = {.workers = (size_t)cli->jobs, .progress = progress_tick,
                                   .progress_ctx = p, .stop = &cli_stop};
@@ -153,7 +193,6 @@ static int write_out(struct ckpt_source *src, const struct making *m, const stru
     int rc = take_metadata(&metadata, src, err);
 
     create.metadata = metadata;
-    create.n_extra = ckpt_source_extras(src, &create.extra);
     if (rc == 0 && strcmp(w->provenance, "none") != 0)      /* a stream's header comes first and
                                                                cannot wait */
         rc = provenance_text(record, !stream, (size_t)cli->jobs, &create.record, err);
@@ -213,6 +252,7 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
     struct ckpt_source *src = NULL;
     struct ckpt_dir *run = NULL;
     struct ckpt_arena a = {0};
+    struct making made;
     const char *format;
     int rc = output_format(&format, w, job->output, err);
 
@@ -245,11 +285,12 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
         rc = merge_keep_states(&run, src, origin, w, job, format, err);
     if (rc == 0)
         rc = merge_card(&src, w, job, format, cli->follow, err);
+    made = (struct making){origin, run, format, job->output, record};
+    if (rc == 0)
+        rc = w->dry_run ? try_out(src, &made, w, job->first, err)
+                        : write_out(src, &made, w, cli, err);
     if (rc == 0 && w->dry_run)
         rc = merge_plan(src, cli, format, job, err);
-    else if (rc == 0)
-        rc = write_out(src, &(struct making){origin, run, format, job->output, record}, w, cli,
-                       err);
     if (rc == 0 && w->verify && !w->dry_run && strcmp(job->output, "-") != 0)
         rc = merge_verify(src, job->output, strcmp(w->optimizer, "keep") == 0 ||
                                             strcmp(format, "dcp") == 0, cli, err);

@@ -45,10 +45,16 @@ struct merge_job {
     size_t             n;
     const char        *output;  /* a directory, or a file when it ends in .safetensors, .pt or
                                    .bin, an archive as pack.h has them; "-" is stdout */
+    const char        *first;   /* of a dry run: what would be made before the output, the first
+                                   part of its folder that is missing; NULL: its folder is there */
 };
 
-/* Do one job.  With dry_run prints the plan to stdout instead. */
+/* Do one job.  With dry_run print the plan to stdout instead, or refuse what the job would refuse
+ * before it writes. */
 int merge_run(const struct merge_want *want, struct cli *cli, const struct merge_job *job,
               struct ckpt_err *err);
+
+/* After "exists already" of an output of merge_run: what --overwrite does.  Returns err's code. */
+int merge_hint_overwrite(bool file, struct ckpt_err *err);
 
 #endif

@@ -30,6 +30,24 @@ bool merge_is_packed(const char *output, const char *format)
            (strcmp(output, "-") == 0 || ckpt_pack_of(output) != CKPT_PACK_NONE);
 }
 
+/* Where the directory is built. */
+static void name_aside(char aside[4352], const char *output, const char *spool)
+{
+    if (strcmp(output, "-") == 0)
+        snprintf(aside, 4352, "%s/ckpt-merge-stream", spool ? spool : "/var/tmp");
+    else
+        snprintf(aside, 4352, "%s.unpacked", output);
+}
+
+int merge_packed_ready(char path[4352], const char *output, const char *spool, unsigned flags,
+                       struct ckpt_err *err)
+{
+    int rc = strcmp(output, "-") == 0 ? 0 : ckpt_out_ready(output, flags, err);
+
+    name_aside(path, output, spool);
+    return rc ? rc : ckpt_outdir_ready(path, err);
+}
+
 int merge_packed_begin(struct merge_packed **out, const char **path, const char *output,
                        const char *spool, unsigned flags, struct ckpt_err *err)
 {
@@ -39,10 +57,7 @@ int merge_packed_begin(struct merge_packed **out, const char **path, const char 
     int rc = p ? 0 : ckpt_nomem(err, sizeof *p);
 
     *out = NULL;
-    if (stream)
-        snprintf(aside, sizeof aside, "%s/ckpt-merge-stream", spool ? spool : "/var/tmp");
-    else
-        snprintf(aside, sizeof aside, "%s.unpacked", output);
+    name_aside(aside, output, spool);
     if (rc == 0)
         rc = stream ? ckpt_out_stream(&p->out, STDOUT_FILENO, "stdout", err)
                     : ckpt_out_create(&p->out, output, flags, err);

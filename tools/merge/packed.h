@@ -19,6 +19,10 @@ bool merge_is_packed(const char *output, const char *format);
  */
 int merge_packed_begin(struct merge_packed **out, const char **path, const char *output,
                        const char *spool, unsigned flags, struct ckpt_err *err);
+/* Refuse what that would refuse as things are now, and create nothing.  path: where the directory
+ * would be written. */
+int merge_packed_ready(char path[4352], const char *output, const char *spool, unsigned flags,
+                       struct ckpt_err *err);
 /* The directory is complete: pack it and give the output its name.  Takes packed. */
 int merge_packed_commit(struct merge_packed *packed, const volatile int *stop,
                         struct ckpt_err *err);

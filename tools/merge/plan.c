@@ -1,7 +1,9 @@
 /* plan - print what a merge would write; see parts.h. */
 #include "tools/merge/parts.h"
 
+#include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "tools/out.h"
 
@@ -32,6 +34,8 @@ int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char 
         {"shape", "shape", OUT_LEFT}, {"bytes", "bytes", OUT_RIGHT},
     };
     const char *from = json_string_value(json_object_get(ckpt_source_info(src), "format"));
+    struct stat st;
+    bool replaces;
     struct out *o;
     int rc;
 
@@ -40,6 +44,10 @@ int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char 
     out_str(o, "input", "input", job->input[0]);
     out_str(o, "input_format", "input format", from ? from : ckpt_source_format(src));
     out_str(o, "output", "output", job->output);
+    replaces = strcmp(job->output, "-") != 0 && stat(job->output, &st) == 0;
+    out_json(o, "replaces", NULL, replaces ? json_true() : json_false());
+    if (replaces)
+        out_line(o, "replaces: the file that has this name");
     out_str(o, "output_format", "output format", format);
     out_int(o, "tensors", "tensors", (int64_t)ckpt_source_count(src));
     out_bytes(o, "bytes", "bytes", total_bytes(src));

@@ -58,8 +58,8 @@ struct opt {
     const char   *absent;       /* the default in words, if the value before parsing cannot show
                                    it */
     const char   *choices;      /* "text json", space-separated, also of a list's items; one that
-                                   ends in ":N" has a number there; of OPT_KIND_INT: words beside
-                                   the numbers, the first is -1, the next -2 ... */
+                                   ends in ":N" has a number there, max at most; of OPT_KIND_INT:
+                                   words beside the numbers, the first is -1, the next -2 ... */
     enum opt_bytes bytes;       /* of OPT_KIND_TEXT and OPT_KIND_LIST; OPT_PATH sets it */
     double        min, max;     /* for numbers */
     size_t        at, at_n;     /* offset of the value, and of a list's length, in OPT_VALUES */
@@ -103,6 +103,9 @@ struct opt {
 #define OPT_ENUM(long_name, word, field, words, text, ...) \
     {.kind = OPT_KIND_ENUM, .name = long_name, .arg = word, .at = OPT_AT(field, const char *), \
      .choices = words, .help = text, __VA_ARGS__}
+/* The name of a device.  The bound tells a slip from a GPU that is not there; no host has more. */
+#define OPT_DEVICE(field, text, ...) \
+    OPT_ENUM("device", "NAME", field, "auto cpu cuda cuda:N", text, .max = 1023, __VA_ARGS__)
 #define OPT_LIST_OF(long_name, word, items, length, text, ...) \
     {.kind = OPT_KIND_LIST, .name = long_name, .arg = word, .help = text, \
      .at = OPT_AT(items, const char *const *), .at_n = OPT_AT(length, size_t), __VA_ARGS__}

@@ -179,23 +179,34 @@ static int set_char(char *at, const char *text, const char *where, struct ckpt_e
     return 0;
 }
 
-/* Whether a choice of k bytes is the text; one that ends in ":N" has a number there. */
-static bool is_choice(const char *choice, size_t k, const char *text)
+/* How much of a choice of k bytes comes before the number of one that ends in ":N"; 0: it has no
+ * number. */
+static size_t before_number(const char *choice, size_t k)
 {
-    size_t n = strlen(text), digits;
-
-    if (k < 2 || memcmp(choice + k - 2, ":N", 2) != 0)
-        return k == n && memcmp(choice, text, n) == 0;
-    digits = n > k - 1 ? strspn(text + k - 1, "0123456789") : 0;
-    return digits > 0 && k - 1 + digits == n && memcmp(choice, text, k - 1) == 0;
+    return k > 2 && memcmp(choice + k - 2, ":N", 2) == 0 ? k - 1 : 0;
 }
 
-static int set_choice(const char **at, const char *choices, const char *text, const char *where,
+/* Digits, and no more than the row allows. */
+static bool is_number(const char *text, double max)
+{
+    size_t digits = strspn(text, "0123456789");
+
+    return digits > 0 && !text[digits] && strtod(text, NULL) <= max;
+}
+
+static int set_choice(const char **at, const struct opt *row, const char *text, const char *where,
                       struct ckpt_err *err)
 {
-    for (size_t k, i = 0; choices[i] && *text; i += k + (choices[i + k] == ' ')) {
+    const char *choices = row->choices;
+
+    for (size_t k, n, i = 0; choices[i] && *text; i += k + (choices[i + k] == ' ')) {
         k = strcspn(choices + i, " ");
-        if (is_choice(choices + i, k, text)) {
+        n = before_number(choices + i, k);
+        if (n && strncmp(choices + i, text, n) == 0 && !is_number(text + n, row->max))
+            return ckpt_fail(err, CKPT_EUSAGE, "%s: \"%s\" is not %.*s with a whole number N "
+                             "from 0 to %.15g", where, text, (int)k, choices + i, row->max);
+        if (n ? strncmp(choices + i, text, n) == 0
+              : k == strlen(text) && memcmp(choices + i, text, k) == 0) {
             *at = text;
             return 0;
         }
@@ -264,9 +275,9 @@ int opt_set(const struct opt_table *t, const struct opt_slot *s, const char *tex
     case OPT_KIND_REAL: return set_number(s, text, where, err);
     case OPT_KIND_SIZE: return set_size(at, text, where, err);
     case OPT_KIND_CHAR: return set_char(at, text, where, err);
-    case OPT_KIND_ENUM: return set_choice(at, s->row->choices, text, where, err);
+    case OPT_KIND_ENUM: return set_choice(at, s->row, text, where, err);
     case OPT_KIND_LIST:
-        if (s->row->choices && (rc = set_choice(&text, s->row->choices, text, where, err)) != 0)
+        if (s->row->choices && (rc = set_choice(&text, s->row, text, where, err)) != 0)
             return rc;
         return add_to_list(t, at, (size_t *)(void *)(s->values + s->row->at_n), text, err);
     default:

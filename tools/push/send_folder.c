@@ -84,15 +84,23 @@ static int copy_file(struct ckpt_out *out, struct ckpt_file *file, struct tally 
     return rc;
 }
 
+/* The folder of path below root, or root itself. */
+static void parent_of(char full[2 * PATH_BYTES], const char *root, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    snprintf(full, 2 * PATH_BYTES, "%s%s%.*s", root, slash ? "/" : "",
+             slash ? (int)(slash - path) : 0, path);
+}
+
 /* Create the folders of path below root, where missing. */
 static int make_parents(const char *root, const char *path, struct ckpt_err *err)
 {
-    const char *slash = strrchr(path, '/');
-    char full[8192];
+    char full[2 * PATH_BYTES];
 
-    if (!slash)
+    if (!strchr(path, '/'))
         return 0;
-    snprintf(full, sizeof full, "%s/%.*s", root, (int)(slash - path), path);
+    parent_of(full, root, path);
     return ckpt_path_make_dirs(full, err);
 }
 
@@ -103,7 +111,7 @@ int send_folder_check(const struct dest *d, const struct send_want *w, struct ck
 
     (void)w;
     if (stat(path, &st))
-        return 0;
+        return ckpt_outdir_ready(path, err);
     if (!S_ISDIR(st.st_mode))
         return ckpt_fail(err, CKPT_ECREATE, "%s: exists and is no folder", path);
     return access(path, W_OK | X_OK) ? ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path) : 0;
@@ -124,6 +132,50 @@ static int check_fit(const struct push_plan *p, const char *path, bool exists,
                             "free", path, (double)p->bytes / 1e6,
                             (double)(v.f_bavail * v.f_frsize) / 1e6);
     return 0;
+}
+
+static int is_source(const char *path, struct ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_ECREATE, "%s: is the source itself", path);
+}
+
+/* Whether full is the i-th file of the source: on this host, and one that is there. */
+static bool is_same_file(const struct push_plan *p, size_t i, const char *full, bool follow)
+{
+    struct ckpt_err ignored = {0};
+    struct ckpt_file *file;
+    struct stat there, in;
+    uint64_t base;
+    bool same;
+    int fd;
+
+    if (p->file[i].made || lstat(full, &there) || ckpt_path_is_remote(p->source) ||
+        push_plan_open(&file, p, i, follow, &ignored))
+        return false;
+    fd = ckpt_file_fd(file, &base);
+    same = fd >= 0 && fstat(fd, &in) == 0 && in.st_dev == there.st_dev && in.st_ino == there.st_ino;
+    ckpt_file_close(file);
+    return same;
+}
+
+/* What stands in the way of any file, before the first one is written. */
+static int check_places(const struct push_plan *p, const char *path, bool follow,
+                        struct ckpt_err *err)
+{
+    char full[2 * PATH_BYTES], first[PATH_BYTES];
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < p->n; i++) {
+        parent_of(full, path, p->file[i].to);
+        rc = ckpt_path_dirs_ready(first, sizeof first, full, err);
+        if (rc || *first)
+            continue;
+        snprintf(full, sizeof full, "%s/%s", path, p->file[i].to);
+        rc = ckpt_out_ready(full, CKPT_REPLACE, err);
+        if (rc == 0 && is_same_file(p, i, full, follow))
+            rc = is_source(path, err);
+    }
+    return rc;
 }
 
 /* What the folder has at the path of the i-th file. */
@@ -179,7 +231,7 @@ static int send_file(struct sending *s, const struct push_file *f, struct ckpt_f
     }
     if (rc == 0 && ckpt_out_would_replace(out, file)) {
         ckpt_out_abort(out);
-        rc = ckpt_fail(err, CKPT_ECREATE, "%s: is the source itself", s->path);
+        rc = is_source(s->path, err);
     } else if (rc == 0) {
         rc = a->file && file_take(file, out)
                  ? ckpt_out_commit(out, err)
@@ -265,6 +317,8 @@ int send_folder(char *url, size_t url_size, const struct dest *d, struct push_pl
 
     if (rc == 0)
         rc = check_fit(p, path, exists, err);
+    if (rc == 0 && exists)
+        rc = check_places(p, path, w->follow, err);
     if (rc == 0 && (w->dry_run || w->plan))
         rc = settle(p, path, exists, w, err);
     if (rc || w->dry_run)

@@ -19,6 +19,7 @@
 
 #include "libckpt/base/map.h"
 #include "libckpt/base/pool.h"
+#include "libckpt/io/path.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/git/git.h"
 #include "libckpt/remote/git/instead.h"
@@ -360,13 +361,13 @@ static int push_once(struct job *j, struct ckpt_err *err)
         rc = rules_decide(&rules, &new_rules, j->g, j->p, err);
     if (rc == 0)
         rc = settle(j, err);
-    if (rc || j->want->dry_run)
-        goto out;
-    rc = each_file(j, name_object, err);
+    if (rc == 0)
+        rc = each_file(j, name_object, err);
     if (rc == 0 && !j->far)
         rc = check_space(j, err);
-    if (rc == 0)
-        rc = put_all(j, err);
+    if (rc || j->want->dry_run)
+        goto out;
+    rc = put_all(j, err);
     if (rc == 0 && j->far)
         rc = send_objects(j, err);
     if (rc == 0 && new_rules)
@@ -402,10 +403,13 @@ int send_git_check(const struct dest *d, const struct send_want *w, struct ckpt_
 {
     const char *path = d->place;
     struct ckpt_git *g = NULL;
+    char first[4096];
     struct stat st;
     int rc = ckpt_git_check(w->branch, w->message, w->author ? w->author : AUTHOR, err);
 
-    if (rc || (w->create && stat(path, &st) != 0))
+    if (rc == 0 && w->create && stat(path, &st) != 0)
+        return ckpt_path_dirs_ready(first, sizeof first, path, err);
+    if (rc)
         return rc;
     rc = ckpt_git_open(&g, path, w->create && !w->dry_run, err);
     if (rc == 0)

@@ -66,10 +66,11 @@ static int find_tool(char tool[4200], struct ckpt_err *err)
     return 0;
 }
 
-static int start(struct push *p, bool publishes, struct ckpt_err *err)
+static int start(struct push *p, bool publishes, bool dry, struct ckpt_err *err)
 {
     const char *const publish[] = {p->tool, "-q", "--", p->url, NULL};
-    const char *const look[] = {p->tool, "-q", "--json", "--", p->url, NULL};
+    const char *const look[] = {p->tool, "-q", "--json", dry ? "--dry-run" : "--no-dry-run", "--",
+                                p->url, NULL};
     const struct child_opts opts = {.argv = publishes ? publish : look, .pipe = publishes,
                                     .out = publishes ? p->out : 0,
                                     .errors = publishes ? 0 : p->errors};
@@ -78,7 +79,8 @@ static int start(struct push *p, bool publishes, struct ckpt_err *err)
     return child_start(&p->child, &opts, err);
 }
 
-int push_open(struct push **out, const char *url, const char *output_dir, struct ckpt_err *err)
+int push_open(struct push **out, const char *url, const char *output_dir, bool dry,
+              struct ckpt_err *err)
 {
     struct push *p;
     int rc;
@@ -96,7 +98,7 @@ int push_open(struct push **out, const char *url, const char *output_dir, struct
     rc = p->errors < 0 ? ckpt_fail_errno(err, CKPT_ENOMEM, errno, "`push_to`")
                        : find_tool(p->tool, err);
     if (rc == 0)
-        rc = start(p, false, err);
+        rc = start(p, false, dry, err);
     if (rc)
         push_close(p);
     else
@@ -249,7 +251,7 @@ static void publish(struct push *p)
             rc = ckpt_fail_errno(&err, CKPT_EIO, errno, "%s/" OUTPUT, p->output_dir);
     }
     if (rc == 0)
-        rc = start(p, true, &err);
+        rc = start(p, true, false, &err);
     if (rc) {
         ckpt_log(CKPT_LOG_WARNING, "`push_to`: %s", err.text);
         p->status = ckpt_err_status(rc);

@@ -12,13 +12,17 @@
 #ifndef CKPT_TOOLS_TRAIN_PUSH_H
 #define CKPT_TOOLS_TRAIN_PUSH_H
 
+#include <stdbool.h>
+
 #include "libckpt/fail.h"
 
 struct push;
 
-/* url: as ckpt-push takes it; NULL: nothing is published.  Both strings outlive it.
- * CKPT_ENOTFOUND: there is no ckpt-push. */
-int push_open(struct push **out, const char *url, const char *output_dir, struct ckpt_err *err);
+/* url: as ckpt-push takes it; NULL: nothing is published.  Both strings outlive it.  dry: nothing
+ * will be, and nothing is written there while the destination is looked at.  CKPT_ENOTFOUND: there
+ * is no ckpt-push. */
+int push_open(struct push **out, const char *url, const char *output_dir, bool dry,
+              struct ckpt_err *err);
 /*
  * Wait until ckpt-push has looked at the destination.  Its own error, where nothing can be
  * published there.  A network that is away does not end a try that has an earlier one's checkpoints

@@ -99,15 +99,16 @@ int train_tell_plan(const struct estimate *e, bool json, struct ckpt_err *err)
     return out_end(o, err);
 }
 
-int train_tell_begin(struct train_tell *t, const char *output_dir, struct ckpt_err *err)
+int train_tell_begin(struct train_tell *t, const char *output_dir, bool dry, struct ckpt_err *err)
 {
     struct ranks r = ranks_found();
-    int rc;
+    int rc = 0;
 
     if (r.rank > 0)
         return 0;
-    rc = hooks_open(&t->hooks, t->command, output_dir, err);
-    return rc ? rc : push_open(&t->push, t->push_to, output_dir, err);
+    if (!dry)
+        rc = hooks_open(&t->hooks, t->command, output_dir, err);
+    return rc ? rc : push_open(&t->push, t->push_to, output_dir, dry, err);
 }
 
 void train_tell_event(struct train_tell *t, const struct run_event *e)

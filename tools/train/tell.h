@@ -26,8 +26,8 @@ struct opt_section train_tell_rows(struct train_tell *t);
 void train_tell_levels(const struct train_tell *t, struct cli *cli);
 /* What a dry run found, with --json: one document on stdout. */
 int train_tell_plan(const struct estimate *e, bool json, struct ckpt_err *err);
-/* In the process that is rank 0: start what runs beside it. */
-int train_tell_begin(struct train_tell *t, const char *output_dir, struct ckpt_err *err);
+/* In the process that is rank 0: start what runs beside it.  dry: but the user's commands. */
+int train_tell_begin(struct train_tell *t, const char *output_dir, bool dry, struct ckpt_err *err);
 /* A run_event_fn's work. */
 void train_tell_event(struct train_tell *t, const struct run_event *e);
 /* The run is over, with this status: wait for what runs beside it.  Returns the status to exit

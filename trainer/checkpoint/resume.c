@@ -376,27 +376,56 @@ static void count_updates(const struct load *l, struct run_state *state, struct 
                  "step %lld", l->path, (long long)state->global_step);
 }
 
+/* What a checkpoint says of the run, before anything large is read.  *manifest: NULL, there is
+ * none. */
+static int load_facts(json_t **manifest, struct session *s, const char *path,
+                      const struct checkpoint *c, struct run_state *state, struct ckpt_err *err)
+{
+    struct ckpt_dir *dir = NULL;
+    int rc;
+
+    *manifest = NULL;
+    if (ckpt_path_is_file(path))
+        return 0;
+    rc = ckpt_dir_open(&dir, path, 0, err);
+    if (rc == 0)
+        rc = check_manifest(manifest, s, dir, path, c, state, err);
+    if (rc == 0)
+        rc = load_state(state, c, dir, err);
+    ckpt_dir_close(dir);
+    return rc;
+}
+
+int resume_check(struct session *s, const char *path, const struct checkpoint *c,
+                 struct run_state *state, struct ckpt_err *err)
+{
+    const struct ckpt_format *format = NULL;
+    json_t *manifest = NULL;
+    int rc = load_facts(&manifest, s, path, c, state, err);
+
+    if (rc == 0 && !manifest)
+        rc = ckpt_recognise(&format, path, true, err);
+    if (rc)
+        ckpt_err_in(err, "%s", path);
+    json_decref(manifest);
+    return comm_agree(s->comm, rc, err);
+}
+
 int resume_load(struct session *s, const char *path, const struct checkpoint *c,
                 struct run_state *state, bool *damaged, struct ckpt_err *err)
 {
     struct load l = {.s = s, .path = path, .base = c->base,
                      .row = optim_find(c->settings->optim)};
-    struct ckpt_dir *dir = NULL;
-    json_t *manifest = NULL;
+    json_t *manifest;
     int64_t any;
-    int rc = ckpt_path_is_file(path) ? 0 : ckpt_dir_open(&dir, path, 0, err);
+    int rc = load_facts(&manifest, s, path, c, state, err);
 
     *damaged = false;
-    if (rc == 0 && dir)
-        rc = check_manifest(&manifest, s, dir, path, c, state, err);
-    if (rc == 0 && dir)
-        rc = load_state(state, c, dir, err);
     if (rc == 0)
         rc = load_proved(&l, manifest, damaged, err);
     if (rc == 0)
         count_updates(&l, state, c->scaler);
     json_decref(manifest);
-    ckpt_dir_close(dir);
     if (rc)
         ckpt_err_in(err, "%s", path);
     any = *damaged;

@@ -20,6 +20,10 @@
  */
 int resume_load(struct session *s, const char *path, const struct checkpoint *c,
                 struct run_state *state, bool *damaged, struct ckpt_err *err);
+/* Refuse what that would refuse before it reads weights and moments.  state becomes what the
+ * checkpoint says.  Collective. */
+int resume_check(struct session *s, const char *path, const struct checkpoint *c,
+                 struct run_state *state, struct ckpt_err *err);
 /* The weights alone, likewise verified, of a checkpoint that this run saved.  Collective. */
 int resume_weights(struct session *s, const char *path, struct ckpt_err *err);
 

@@ -27,7 +27,7 @@ static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dt
         return false;
     }
     c->calls += count > 0;
-    if (count > 0 && !c->apart)
+    if (count > 0 && !c->concurrent)
         report_collective(what);
     return count > 0;
 }
@@ -40,7 +40,7 @@ static void took(struct comm *c, double began)
 }
 
 /* What a communicator's parts count for in its sums. */
-static bool counts(const struct comm *part) { return !part->apart && part->world_size > 1; }
+static bool counts(const struct comm *part) { return !part->concurrent && part->world_size > 1; }
 
 static double seconds_of(struct comm *c)
 {
@@ -134,7 +134,7 @@ void comm_barrier(struct comm *c)
     if (c->err.code || c->world_size == 1)
         return;
     c->calls++;
-    if (!c->apart)
+    if (!c->concurrent)
         report_collective("barrier");
     c->ops->barrier(c);
     took(c, began);
@@ -188,7 +188,7 @@ int comm_error(const struct comm *c, struct ckpt_err *err)
     else if (c->device)
         rc = comm_error(c->device, err);
     for (const struct comm *p = c->parts; p && rc == 0; p = p->next)
-        rc = p->apart ? 0 : comm_error(p, err);
+        rc = p->concurrent ? 0 : comm_error(p, err);
     return rc;
 }
 
@@ -381,7 +381,7 @@ int comm_twin_split(struct comm **out, struct comm *c, enum comm_part which, int
     if (c->world_size == 1 || c->ops->threads)
         rc = comm_split(out, c, which, size, err);
     if (*out)
-        (*out)->apart = true;
+        (*out)->concurrent = true;
     return rc;
 }
 

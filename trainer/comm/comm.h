@@ -62,7 +62,7 @@ struct comm {
     struct ckpt_err        err;             /* err.code != 0: broken */
     bool                   planned;         /* its other ranks are not there (comm_open_single) */
     bool                   agreed;          /* all ranks know that they leave */
-    bool                   apart;           /* a part that another thread uses (comm_twin) */
+    bool                   concurrent;      /* a part that another thread uses (comm_twin) */
     uint64_t               calls;           /* of collectives so far */
     double                 seconds;         /* that they took, on the host */
     uint64_t               lap_calls;       /* by the end of the last lap, its parts' included */

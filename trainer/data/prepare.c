@@ -1,7 +1,6 @@
 /* prepare - see prepare.h. */
 #include "trainer/data/prepare.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +8,7 @@
 #include "libckpt/commit.h"
 #include "libckpt/base/json.h"
 #include "libckpt/err.h"
+#include "libckpt/io/path.h"
 #include "trainer/data/pcg64.h"
 
 #define FLUSH ((size_t)1 << 20)
@@ -98,17 +98,12 @@ static int put_rows(struct ckpt_outdir *out, const char *rel, struct records *al
     return rc;
 }
 
-/* Create the parents of path, as mkdir -p. */
 static int make_parents(const char *path, struct ckpt_err *err)
 {
-    char part[4096];
+    char above[4096];
 
-    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
-        if (mkdir(part, 0777) && errno != EEXIST)
-            return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", part);
-    }
-    return 0;
+    snprintf(above, sizeof above, "%.*s", (int)(strrchr(path, '/') - path), path);
+    return ckpt_path_make_dirs(above, err);
 }
 
 int prepare_make(const char *path, const struct prepare_opts *o, struct records *all,

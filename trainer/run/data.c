@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "libckpt/commit.h"
+#include "libckpt/io/path.h"
 #include "libckpt/log.h"
 #include "trainer/data/prepare.h"
 #include "formats/families/arch.h"
@@ -67,13 +68,16 @@ static int cut_aside(struct run_data *r, char *dir, size_t size, struct prepare_
                      struct ckpt_err *err)
 {
     const char *tmp = getenv("TMPDIR");
+    char first[4096];
+    int rc = ckpt_path_dirs_ready(first, sizeof first, dir, err);
 
+    if (rc)
+        return rc;
     /* A name that others may guess: mkdir makes a new folder, or fails. */
     snprintf(r->scratch, sizeof r->scratch, "%s/ckpt-dry-run-%ld", tmp && *tmp ? tmp : "/tmp",
              (long)getpid());
     if (mkdir(r->scratch, 0700)) {
-        int rc = ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", r->scratch);
-
+        rc = ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", r->scratch);
         r->scratch[0] = '\0';
         return rc;
     }

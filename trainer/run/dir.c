@@ -161,6 +161,11 @@ int run_dir_lock(struct run_dir *d, struct ckpt_err *err)
     return d->lock || !ckpt_path_is_dir(d->path) ? 0 : ckpt_lock_writer(&d->lock, d->path, err);
 }
 
+int run_dir_lock_ready(const struct run_dir *d, struct ckpt_err *err)
+{
+    return ckpt_path_is_dir(d->path) ? ckpt_lock_writer_ready(d->path, err) : 0;
+}
+
 int run_dir_make(struct run_dir *d, struct ckpt_err *err)
 {
     int rc = ckpt_path_make_dirs(d->path, err);

@@ -43,6 +43,8 @@ int run_dir_pass_over(struct run_dir *d, const char *folder, int64_t number,
                       const struct ckpt_err *why, struct ckpt_err *err);
 /* Lock the folder if it is there. */
 int run_dir_lock(struct run_dir *d, struct ckpt_err *err);
+/* The lock's refusal for a run that writes nothing. */
+int run_dir_lock_ready(const struct run_dir *d, struct ckpt_err *err);
 /* Make the folder with its parents, and lock it unless it is held already. */
 int run_dir_make(struct run_dir *d, struct ckpt_err *err);
 /* Make the folders above path. */

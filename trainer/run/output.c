@@ -2,8 +2,10 @@
 #include "trainer/run/output.h"
 
 #include "libckpt/commit.h"
-#include "libckpt/log.h"
+#include "libckpt/io/path.h"
 #include "trainer/checkpoint/state_dict.h"
+#include "trainer/tell/memory_log.h"
+#include "trainer/tell/metrics.h"
 
 int run_output_check(const struct run_output *o, struct ckpt_err *err)
 {
@@ -12,10 +14,6 @@ int run_output_check(const struct run_output *o, struct ckpt_err *err)
     bool looks = c->rank == 0 && !s->overwrite_output_dir && s->simulate_world == 0;
     int rc = looks ? run_dir_check_free(o->dir, o->step, err) : 0;
 
-    if (rc && s->dry_run) {
-        ckpt_log(CKPT_LOG_WARNING, "the run would be refused: %s", err->text);
-        rc = 0;
-    }
     return comm_agree(c, rc, err);
 }
 
@@ -30,6 +28,19 @@ static int check_state_dict(const struct run_output *o, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_ECONFIG, "`state_dict_file` has whole models: an adapter is "
                          "trained");
     return state_dict_name(name, o->settings, o->state, err);
+}
+
+int run_output_ready(const struct run_output *o, struct ckpt_err *err)
+{
+    const struct settings *s = o->settings;
+    char first[4096];
+    int rc = check_state_dict(o, err);
+
+    if (rc == 0)
+        rc = ckpt_path_dirs_ready(first, sizeof first, o->dir->path, err);
+    if (rc == 0)
+        rc = metrics_ready(s, err);
+    return rc || s->memory_log <= 0 ? rc : memory_log_ready(s->output_dir, err);
 }
 
 /* Another folder than rank 0's, which rank 0 does not see. */

@@ -17,10 +17,14 @@ struct run_output {
     bool                    own;        /* which is that of the newest checkpoint of its folders */
 };
 
-/* Whether checkpoints are in the way of this run's own; a dry run only warns.  Collective. */
+/* Whether checkpoints are in the way of this run's own.  Collective. */
 int run_output_check(const struct run_output *o, struct ckpt_err *err);
 /* The output as the run's own: made, locked, free of what is in its way and of what killed runs
  * left unfinished.  Collective. */
 int run_output_take(struct folders *f, const struct run_output *o, struct ckpt_err *err);
+
+/* Refuse what that, and opening what the run tells, would refuse as things are now; create nothing.
+ * Rank 0. */
+int run_output_ready(const struct run_output *o, struct ckpt_err *err);
 
 #endif

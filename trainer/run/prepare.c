@@ -126,6 +126,7 @@ struct run_output run_output_of(struct run_job *r)
 /* The output, if it is there already, and where the run begins. */
 static int find_start(struct run_job *r, struct ckpt_err *err)
 {
+    bool first = r->session.comm->rank == 0, dry = r->s->dry_run;
     struct run_output o;
     int rc = 0;
 
@@ -135,9 +136,9 @@ static int find_start(struct run_job *r, struct ckpt_err *err)
         r->own.output_dir = r->trial;
     }
     r->dir.path = r->s->output_dir;
-    if (r->session.comm->rank == 0 && settings_write(r->s))
-        rc = run_dir_lock(&r->dir, err);
-    if (rc == 0 && r->session.comm->rank == 0 && settings_write(r->s) && r->io->ready)
+    if (first && (dry || settings_write(r->s)))
+        rc = dry ? run_dir_lock_ready(&r->dir, err) : run_dir_lock(&r->dir, err);
+    if (rc == 0 && first && (dry || settings_write(r->s)) && r->io->ready)
         rc = r->io->ready(r->io->ctx, err);
     if ((rc = comm_agree(r->session.comm, rc, err)) != 0 ||
         (rc = run_start_find(&r->start, &r->session, r->s, &r->dir, err)) != 0)
@@ -179,12 +180,15 @@ int run_prepare(struct run_job *r, struct ckpt_err *err)
                                         .scaler = &r->scaler,
                                         .base = s->model ? r->start.base : NULL,
                                         .side = &r->side, .folders = &r->folders};
-    if (r->session.comm->rank == 0 && !s->init && settings_write(s))
+    if (r->session.comm->rank == 0 && !s->init && (s->dry_run || settings_write(s)))
         rc = side_files_open(&r->side, r->session.model_dir, &r->arena, err);
     if (rc == 0)
         rc = data_source_fingerprint(r->data.train.source, r->checkpoint.data, err);
-    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 || s->dry_run)
+    if ((rc = comm_agree(r->session.comm, rc, err)) != 0)
         return rc;
+    if (s->dry_run)
+        return *r->start.resume ? run_start_check(&r->start, &r->session, &r->checkpoint, &r->state,
+                                                  err) : 0;
     if ((rc = run_start_load(&r->start, &r->session, &r->checkpoint, &r->state, &r->dir,
                              err)) != 0)
         return rc;

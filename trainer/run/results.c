@@ -58,7 +58,8 @@ static json_t *last_evaluation(const struct run_job *r)
     return NULL;
 }
 
-/* A table of the figures, in the order of their names. */
+/* A table of the figures, in the order of their names: the same as in the files, for those who ask
+ * for all. */
 static void tell(const char *title, const json_t *row)
 {
     static const char *const names[] = {
@@ -66,18 +67,22 @@ static void tell(const char *title, const json_t *row)
         "perplexity", "total_flos", "train_loss", "train_runtime", "train_samples_per_second",
         "train_steps_per_second"};
 
-    ckpt_log(CKPT_LOG_NOTE, "%s", title);
+    ckpt_log(CKPT_LOG_DEBUG, "%s", title);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const json_t *v = json_object_get(row, names[i]);
 
         if (json_is_number(v))
-            ckpt_log(CKPT_LOG_NOTE, "  %-24s = %10.6g", names[i], json_number_value(v));
+            ckpt_log(CKPT_LOG_DEBUG, "  %-24s = %10.6g", names[i], json_number_value(v));
     }
 }
 
-/* The evaluations of the run, the newest at the end; one alone is in the figures above. */
-static void tell_evaluations(const json_t *log)
+/* The evaluations of the run, the newest at the end; one alone is in the summary.  Those of epochs
+ * are few and far from each other; others are in the lines above, and here for those who ask. */
+static void tell_evaluations(const struct run_job *r)
 {
+    const enum ckpt_log_level level = strcmp(r->s->eval_strategy, "epoch") == 0 ? CKPT_LOG_NOTE
+                                                                                : CKPT_LOG_DEBUG;
+    const json_t *log = r->state.log_history;
     size_t found = 0, skip;
     json_t *row;
     size_t i;
@@ -87,19 +92,65 @@ static void tell_evaluations(const json_t *log)
     if (found < 2)
         return;
     skip = found > MOST_EVALUATIONS ? found - MOST_EVALUATIONS : 0;
-    ckpt_log(CKPT_LOG_NOTE, "%s", skip ? "last evaluations" : "evaluations");
-    ckpt_log(CKPT_LOG_NOTE, "%8s %10s %12s %14s", "step", "epoch", "eval loss", "samples/s");
+    ckpt_log(level, "%s", skip ? "last evaluations" : "evaluations");
+    ckpt_log(level, "%8s %10s %12s %14s", "step", "epoch", "eval loss", "samples/s");
     json_array_foreach ((json_t *)log, i, row) {
         const json_t *loss = json_object_get(row, "eval_loss");
 
         if (!loss || (skip && skip--))
             continue;
-        ckpt_log(CKPT_LOG_NOTE, "%8lld %10.4g %12.6g %14.4g",
+        ckpt_log(level, "%8lld %10.4g %12.6g %14.4g",
                  (long long)json_integer_value(json_object_get(row, "step")),
                  json_number_value(json_object_get(row, "epoch")),
                  json_is_number(loss) ? json_number_value(loss) : NAN,
                  json_number_value(json_object_get(row, "eval_samples_per_second")));
     }
+}
+
+/* "NAME 7.5771 -> 3.7626", first and last of the history, and with `best` the lowest where it is
+ * neither.  Returns its length; 0: the history has none. */
+static size_t put_course(char *text, size_t size, const char *name, const char *key, bool best,
+                         const json_t *log)
+{
+    double first = NAN, last = NAN, lowest = NAN;
+    long long step = 0;
+    json_t *row;
+    size_t i, n;
+
+    json_array_foreach ((json_t *)(uintptr_t)log, i, row) {
+        const json_t *v = json_object_get(row, key);
+
+        if (!v)
+            continue;
+        last = json_is_number(v) ? json_number_value(v) : NAN;
+        first = isnan(first) ? last : first;
+        if (isfinite(last) && !(last >= lowest)) {
+            lowest = last;
+            step = json_integer_value(json_object_get(row, "step"));
+        }
+    }
+    if (isnan(first))
+        return 0;
+    n = (size_t)snprintf(text, size, "%s %.6g", name, first);
+    if (!(last == first))
+        n += (size_t)snprintf(text + n, size - n, " -> %.6g", last);
+    if (best && lowest < first && !(lowest == last))
+        n += (size_t)snprintf(text + n, size - n, " (lowest %.6g, step %lld)", lowest, step);
+    return n;
+}
+
+void results_tell(const struct run_job *r)
+{
+    const json_t *log = r->state.log_history;
+    char line[256];
+    size_t n = put_course(line, sizeof line, "loss", "loss", false, log);
+    size_t gap = n > 0 ? 2 : 0;         /* of "; " */
+
+    if (put_course(line + n + gap, sizeof line - n - gap, "eval loss", "eval_loss", true, log) > 0)
+        memcpy(line + n, "; ", gap);
+    else if (n == 0)
+        return;
+    ckpt_log(CKPT_LOG_NOTE, "%s", line);
 }
 
 int results_write(const struct run_job *r, json_t *row, struct ckpt_err *err)
@@ -132,7 +183,7 @@ int results_write(const struct run_job *r, json_t *row, struct ckpt_err *err)
         tell("train metrics", train);
         if (last)
             tell("eval metrics", eval);
-        tell_evaluations(r->state.log_history);
+        tell_evaluations(r);
     }
     json_decref(all);
     json_decref(train);

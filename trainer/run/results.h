@@ -13,7 +13,10 @@
 
 /* Figures of the training that ended, as a row of the log; a new reference, NULL: no memory. */
 json_t *results_of(const struct run_job *r, double seconds);
-/* Write row and the last evaluation as files, and tell them as tables.  Rank 0. */
+/* One line: the losses from the first to the last of the history.  Rank 0. */
+void results_tell(const struct run_job *r);
+/* Write row and the last evaluation as files, and tell them as tables to those who debug; the
+ * evaluations of epochs to all.  Rank 0. */
 int results_write(const struct run_job *r, json_t *row, struct ckpt_err *err);
 /*
  * Unless the settings say otherwise, the model that the run ends with to the folder itself: the

@@ -258,6 +258,8 @@ static int finish(struct run_job *r, struct ckpt_err *err)
     rc = row ? metrics_closing(r->metrics, row, r->state.global_step - r->first_step, seconds,
                                &memory, err)
              : ckpt_nomem(err, sizeof *row);
+    if (rc == 0 && first)
+        results_tell(r);
     if ((rc = comm_agree(r->session.comm, rc, err)) == 0)
         rc = results_model(r, err);
     if (rc == 0 && first)
@@ -312,6 +314,8 @@ static int end_late(struct run_job *r, struct ckpt_err *err)
     bool first = r->session.comm->rank == 0;
     int rc = comm_agree(r->session.comm, row ? 0 : ckpt_nomem(err, sizeof *row), err);
 
+    if (rc == 0 && first)
+        results_tell(r);
     if (rc == 0)
         rc = results_model(r, err);
     if (rc == 0 && first)
@@ -346,8 +350,12 @@ static int plan(struct run_job *r, struct ckpt_err *err)
         .settings = r->s, .session = &r->session, .data = &r->data, .steps = r->state.max_steps,
         .first_step = r->start.step > 0 && r->start.step < r->state.max_steps ? r->start.step : 0,
     };
+    struct run_output o = run_output_of(r);
     struct estimate e;
-    int rc = save_plan(r, &of.snapshot, &of.how, err);
+    int rc = run_output_ready(&o, err);
+
+    if (rc == 0)
+        rc = save_plan(r, &of.snapshot, &of.how, err);
 
     of.saves = course_saves(&r->course, of.steps, loader_steps_per_epoch(r->data.train.loader));
     if (rc == 0)

@@ -297,6 +297,14 @@ static int load_resumed(struct run_start *start, struct session *s, struct check
     return 0;
 }
 
+int run_start_check(const struct run_start *start, struct session *s, struct checkpoint *c,
+                    struct run_state *state, struct ckpt_err *err)
+{
+    if (!start->file)
+        state->global_step = start->step;
+    return resume_check(s, start->resume, c, state, err);
+}
+
 int run_start_load(struct run_start *start, struct session *s, struct checkpoint *c,
                    struct run_state *state, struct run_dir *d, struct ckpt_err *err)
 {

@@ -34,4 +34,8 @@ int run_start_open(struct session *s, const struct run_start *start, const struc
 int run_start_load(struct run_start *start, struct session *s, struct checkpoint *c,
                    struct run_state *state, struct run_dir *d, struct ckpt_err *err);
 
+/* Refuse what loading would refuse before it reads weights.  Collective. */
+int run_start_check(const struct run_start *start, struct session *s, struct checkpoint *c,
+                    struct run_state *state, struct ckpt_err *err);
+
 #endif

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "formats/logs/log_file.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/nvml.h"
@@ -104,6 +105,14 @@ static void *watch(void *ctx)
     }
     pthread_mutex_unlock(&m->lock);
     return NULL;
+}
+
+int memory_log_ready(const char *dir, struct ckpt_err *err)
+{
+    char path[4200];
+
+    snprintf(path, sizeof path, "%s/memory.csv", dir);
+    return log_file_ready(path, err);
 }
 
 int memory_log_open(struct memory_log **out, const char *dir, int rank, const struct device *dev,

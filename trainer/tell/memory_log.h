@@ -22,6 +22,8 @@ struct memory_figures {
  * line now, one every so many seconds from now on, and one at the end. */
 int memory_log_open(struct memory_log **out, const char *dir, int rank, const struct device *dev,
                     double seconds, struct ckpt_err *err);
+/* Refuse what that would refuse of the first rank's file as it is now, and create nothing. */
+int memory_log_ready(const char *dir, struct ckpt_err *err);
 /* What was sampled until now; NULL: nothing. */
 struct memory_figures memory_log_figures(struct memory_log *m);
 /* A failure to write or to sample is a warning in the log. */

@@ -42,6 +42,7 @@ struct metrics {
     long             lines;
     struct window    w;
     double           stepped, communication;    /* of all steps */
+    int64_t          tokens;            /* of all steps */
     double           first_loss, last_loss;     /* logged; NaN: none yet */
     double           rate, rate_at;             /* tokens a second, smoothed; when it was taken */
     double           memory_at;
@@ -213,6 +214,16 @@ static int open_files(struct metrics *m, struct ckpt_err *err)
     return rc ? rc : reports_open(&m->reports, &start, err);
 }
 
+int metrics_ready(const struct settings *s, struct ckpt_err *err)
+{
+    char path[4200];
+    int rc;
+
+    snprintf(path, sizeof path, "%.4000s/%s", s->output_dir, METRICS_LOG_NAME);
+    rc = log_file_ready(path, err);
+    return rc ? rc : reports_ready(s, err);
+}
+
 int metrics_open(struct metrics **out, const struct metrics_opts *opts, struct ckpt_err *err)
 {
     struct metrics *m = ckpt_alloc(1, sizeof *m);
@@ -263,6 +274,7 @@ void metrics_count(struct metrics *m, const struct step_result *res, double lr)
     struct run_state *state = m->o.state;
 
     m->w.tokens += res->n_tokens;
+    m->tokens += res->n_tokens;
     m->w.stepped += res->seconds;
     m->w.communication += res->communication;
     m->stepped += res->seconds;
@@ -415,26 +427,43 @@ void metrics_histogram(void *metrics, const char *tag, const struct histogram *h
     reports_histogram(m->reports, m->o.state->global_step + 1, tag, h);
 }
 
+/* The speed, and the most memory that the steps took; of several ranks each has its own device. */
+static void closing_line(struct metrics *m, char line[256], const json_t *row, int64_t steps,
+                         double seconds, const struct memory_figures *memory)
+{
+    const json_t *mean = json_object_get(row, "train_loss");
+    char loss[32], whose[16] = "";
+    size_t n = (size_t)snprintf(line, 256, "trained %lld steps in %.1f s", (long long)steps,
+                                seconds);
+
+    if (json_is_number(mean))
+        n += (size_t)snprintf(line + n, 256 - n, ", mean loss %s",
+                              readable(loss, json_number_value(mean), 5));
+    n += (size_t)snprintf(line + n, 256 - n, ", %.0f tokens/s, %.1f samples/s",
+                          (double)m->tokens / fmax(seconds, 1e-9),
+                          json_number_value(json_object_get(row, "train_samples_per_second")));
+    if (m->o.session->comm->world_size > 1)
+        snprintf(whose, sizeof whose, " of rank 0");
+    if (memory->n > 0)
+        snprintf(line + n, 256 - n, "; memory%s: peak %.0f, mean %.0f, least %.0f MiB", whose,
+                 memory->peak, memory->mean, memory->least);
+    else
+        snprintf(line + n, 256 - n, "; memory%s: peak %.0f MiB", whose, usage_peak(&m->usage));
+}
+
 int metrics_closing(struct metrics *m, json_t *row, int64_t steps, double seconds,
                     const struct memory_figures *memory, struct ckpt_err *err)
 {
-    const json_t *mean = json_object_get(row, "train_loss");
-    char line[256], loss[32];
+    char line[256] = "";
     json_t *kept, *full;
-    size_t n;
     int rc;
 
-    n = (size_t)snprintf(line, sizeof line, "trained %lld steps in %.1f s", (long long)steps,
-                         seconds);
-    if (json_is_number(mean))
-        n += (size_t)snprintf(line + n, sizeof line - n, ", mean loss %s",
-                              readable(loss, json_number_value(mean), 5));
+    if (m->speak)
+        closing_line(m, line, row, steps, seconds, memory);
     if (row && memory->n > 0) {
         json_object_set_new(row, "device_memory_peak", json_real(memory->peak));
         json_object_set_new(row, "device_memory_mean", json_real(memory->mean));
         json_object_set_new(row, "device_memory_least", json_real(memory->least));
-        snprintf(line + n, sizeof line - n, "; memory: peak %.0f, mean %.0f, least %.0f MiB",
-                 memory->peak, memory->mean, memory->least);
     }
     kept = json_deep_copy(row);
     full = json_deep_copy(row);

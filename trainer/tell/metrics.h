@@ -37,6 +37,8 @@ struct metrics_opts {
 
 /* Only rank 0 writes; the others keep the history alone.  opts' pointers outlive it. */
 int metrics_open(struct metrics **out, const struct metrics_opts *opts, struct ckpt_err *err);
+/* Refuse what that would refuse of files and folders as they are now, and create nothing. */
+int metrics_ready(const struct settings *s, struct ckpt_err *err);
 /* status: the program's, for reports that tell how a run ended.  NULL accepted. */
 void metrics_close(struct metrics *m, int status);
 

@@ -15,6 +15,7 @@
 #include "formats/logs/tfevents_out.h"
 #include "formats/logs/wandb_out.h"
 #include "libckpt/base/json.h"
+#include "libckpt/io/path.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/clock.h"
@@ -84,14 +85,19 @@ static bool newest_in(char path[4200], const char *runs)
 }
 
 /* logging_dir, else as HF Trainer names it; a run that goes on goes on in the same folder. */
+/* The folder that the user names, or NULL. */
+static const char *events_given(const struct settings *s)
+{
+    return s->logging_dir ? s->logging_dir : env("TENSORBOARD_LOGGING_DIR");
+}
+
 static void events_dir(char path[4200], const struct reports_start *start)
 {
-    const char *given = start->settings->logging_dir;
+    const char *given = events_given(start->settings);
     char runs[4120], host[256], when[40];
     time_t now = time(NULL);
     struct tm local;
 
-    given = given ? given : env("TENSORBOARD_LOGGING_DIR");
     if (given) {
         snprintf(path, 4200, "%s", given);
         return;
@@ -287,6 +293,18 @@ static int put_csv(struct reports *r, const json_t *row, struct ckpt_err *err)
 }
 
 /* -- all -------------------------------------------------------------------------------------- */
+
+int reports_ready(const struct settings *s, struct ckpt_err *err)
+{
+    const char *given = events_given(s);
+    char path[4200], first[4200];
+    int rc = 0;
+
+    if (given && settings_reports(s, words[0]))
+        rc = ckpt_path_dirs_ready(first, sizeof first, given, err);
+    snprintf(path, sizeof path, "%.4000s/metrics.csv", s->output_dir);
+    return rc || !settings_reports(s, words[2]) ? rc : log_file_ready(path, err);
+}
 
 int reports_open(struct reports **out, const struct reports_start *start, struct ckpt_err *err)
 {

@@ -26,6 +26,8 @@ struct reports_start {
 };
 
 int reports_open(struct reports **out, const struct reports_start *start, struct ckpt_err *err);
+/* Refuse what that would refuse of files and folders as they are now, and create nothing. */
+int reports_ready(const struct settings *s, struct ckpt_err *err);
 /*
  * A row of metrics.jsonl; its numbers get the tags that HF Trainer's callbacks write: train/loss,
  * eval/loss.  closing: the run's last.  All accept NULL for reports that are not there.

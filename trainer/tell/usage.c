@@ -1,6 +1,7 @@
-/* run/usage - see usage.h. */
+/* usage - see usage.h. */
 #include "trainer/tell/usage.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -60,10 +61,36 @@ double usage_memory(struct usage *u)
 {
     struct ckpt_err ignored = {0};
     struct nvml_now now;
+    double used;
 
     if (!u->chip)
         return usage_resident();
-    return nvml_sample(u->chip, &now, &ignored) ? 0 : (double)now.used / (1 << 20);
+    used = nvml_sample(u->chip, &now, &ignored) ? 0 : (double)now.used / (1 << 20);
+    u->peak = fmax(u->peak, used);
+    return used;
+}
+
+/* VmHWM: ru_maxrss begins with that of the process that started this one. */
+static double resident_peak(void)
+{
+    FILE *f = fopen("/proc/self/status", "re");
+    unsigned long long kib = 0;
+    char line[256];
+
+    while (f && kib == 0 && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %llu kB", &kib) != 1)
+            kib = 0;
+    if (f)
+        fclose(f);
+    return (double)kib / 1024;
+}
+
+double usage_peak(struct usage *u)
+{
+    if (!u->chip)
+        return resident_peak();
+    usage_memory(u);
+    return u->peak;
 }
 
 void usage_close(struct usage *u)

@@ -10,6 +10,7 @@
 struct usage {
     struct nvml *chip;                  /* NULL: the CPU */
     double       at, busy;              /* of the last sample: time, seconds of processor time */
+    double       peak;                  /* MiB that usage_memory saw of a GPU */
 };
 
 struct usage_now {
@@ -25,6 +26,8 @@ void usage_sample(struct usage *u, struct usage_now *now);
 double usage_resident(void);
 /* Of the device: the GPU's, of all processes, or resident memory.  MiB. */
 double usage_memory(struct usage *u);
+/* The most of that so far: of the CPU at any moment, of a GPU as often as usage_memory looked. */
+double usage_peak(struct usage *u);
 void usage_close(struct usage *u);
 
 #endif

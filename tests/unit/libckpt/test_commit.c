@@ -40,6 +40,39 @@ TEST_ERR(a_file_appears_at_commit)
     assert_int_equal(entries(d), 1);
 }
 
+/* Both say the same, before and after. */
+TEST_ERR(what_a_creation_meets_is_told_beforehand)
+{
+    static const struct { const char *name; unsigned flags; } rows[] = {
+        {"new", 0}, {"file", 0}, {"file", CKPT_REPLACE}, {"dir", CKPT_REPLACE}, {"fifo", 0},
+        {"fifo", CKPT_REPLACE}, {"no/new", 0}, {"file/new", 0}, {"..", 0},
+    };
+    const char *d = scratch("ready");
+    struct ckpt_outdir *dir;
+    struct ckpt_out *o;
+    char p[600];
+
+    file_put(d, "file", "x");
+    assert_int_equal(mkdir(file_in(p, d, "dir"), 0777), 0);
+    assert_int_equal(mkfifo(file_in(p, d, "fifo"), 0666), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ckpt_err ready = {0}, met = {0};
+        int rc = ckpt_out_ready(file_in(p, d, rows[i].name), rows[i].flags, &ready);
+
+        assert_int_equal(entries(d), 3);
+        assert_int_equal(ckpt_out_create(&o, p, rows[i].flags, &met), rc);
+        assert_string_equal(ready.text, met.text);
+        ckpt_out_abort(o);
+        ready = met = (struct ckpt_err){0};
+        rc = ckpt_outdir_ready(p, &ready);
+        assert_int_equal(entries(d), 3);
+        assert_int_equal(ckpt_outdir_create(&dir, p, &met), rc);
+        assert_string_equal(ready.text, met.text);
+        ckpt_outdir_abort(dir);
+    }
+    assert_int_equal(ckpt_out_ready("hf://a/b", 0, err), CKPT_EUSAGE);
+}
+
 /* From 64 MiB on whole pages may go past the cache: bytes are where they belong all the same. */
 TEST_ERR(large_files_take_any_range)
 {

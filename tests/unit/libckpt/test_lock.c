@@ -59,6 +59,23 @@ TEST(what_is_leased_is_not_unread)
     assert_null(ckpt_lock_reader("build/there-is-no-such-folder"));
 }
 
+TEST_ERR(a_writer_s_lock_is_told_beforehand)
+{
+    const char *dir = scratch("lock-told");
+    struct ckpt_err met = {0};
+    struct ckpt_lock *a, *b;
+
+    assert_int_equal(ckpt_lock_writer_ready(dir, err), 0);
+    assert_int_equal(entries(dir), 0);
+    assert_int_equal(ckpt_lock_writer(&a, dir, err), 0);
+    assert_int_equal(ckpt_lock_writer_ready(dir, err), CKPT_ECREATE);
+    assert_int_equal(ckpt_lock_writer(&b, dir, &met), CKPT_ECREATE);
+    assert_string_equal(err->text, met.text);
+    assert_string_equal(err->reason, "locked");
+    ckpt_lock_release(a);
+    assert_int_equal(ckpt_lock_writer_ready(dir, err), 0);
+}
+
 TEST_ERR(a_directory_is_made_with_its_parents)
 {
     const char *dir = scratch("lock-dirs");
@@ -70,4 +87,23 @@ TEST_ERR(a_directory_is_made_with_its_parents)
     assert_int_equal(ckpt_path_make_dirs(file_in(path, dir, "a/b//c/"), err), 0);
     assert_int_equal(ckpt_path_make_dirs(path, err), 0);
     assert_true(ckpt_path_is_dir(path));
+}
+
+TEST_ERR(what_making_a_directory_meets_is_told_beforehand)
+{
+    const char *dir = scratch("lock-ready");
+    char path[600], first[600], want[600];
+
+    file_put(dir, "file", "");
+    assert_int_equal(ckpt_path_dirs_ready(first, sizeof first, file_in(path, dir, "file/below"), err),
+                     CKPT_ECREATE);
+    snprintf(want, sizeof want, "%s/file: exists, and is no directory", dir);
+    assert_string_equal(err->text, want);
+    assert_int_equal(ckpt_path_dirs_ready(first, sizeof first, file_in(path, dir, "a/b/c"), err), 0);
+    assert_string_equal(first, file_in(want, dir, "a"));
+    assert_int_equal(entries(dir), 1);
+    assert_int_equal(ckpt_path_make_dirs(path, err), 0);
+    assert_int_equal(ckpt_path_dirs_ready(first, sizeof first, path, err), 0);
+    assert_string_equal(first, "");
+    assert_int_equal(ckpt_path_dirs_ready(first, sizeof first, "hf://a/b", err), CKPT_EUSAGE);
 }

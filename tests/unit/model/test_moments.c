@@ -31,7 +31,7 @@ static void *golden(struct ckpt_source *s, const char *when, int step, const cha
  * Codes that differ from theirs, by one at most.  What is below 3e-5 of the largest, whose codes lie
  * within `coarse` of zero's, their CPU library takes for 1.5e-5: only CUDA finds the nearest.
  */
-static int apart(const uint8_t *got, const uint8_t *want, int zero, int coarse)
+static int count_differing(const uint8_t *got, const uint8_t *want, int zero, int coarse)
 {
     int n = 0;
 
@@ -75,8 +75,8 @@ TEST(codes_step_as_bitsandbytes_does)
             assert_true(fabsf(m1[i] - x1[i]) <= 1e-6f * x1[i] &&
                         fabsf(m2[i] - x2[i]) <= 1e-6f * x2[i]);
         /* between larger ones their table is coarse too: of two neighbours now and then the other */
-        assert_true(apart(c1, w1, 127, 5) <= N / 20);
-        assert_true(apart(c2, w2, 0, 9) <= N / 20);
+        assert_true(count_differing(c1, w1, 127, 5) <= N / 20);
+        assert_true(count_differing(c2, w2, 0, 9) <= N / 20);
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
             free(all[i]);
     }

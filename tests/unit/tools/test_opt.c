@@ -173,22 +173,31 @@ TEST(choices)
     assert_said(&p, CKPT_EUSAGE, "--color: \"\" is none of: red green blue");
 }
 
+/* What begins as the choice with a number is told about its number, anything else about choices. */
 TEST(choices_with_a_number)
 {
-    static const char *const good[] = {"host", "chip", "chip:0", "chip:12"};
-    static const char *const bad[] = {"chip:N", "chip:", "chip:1x", "chip:-1", "chip: 1", "chip1",
-                                      "host:1", "chi", "chip:0 chip:1"};
+    static const char *const good[] = {"host", "chip", "chip:0", "chip:12", "chip:1023"};
+    static const char *const none[] = {"chip1", "host:1", "chi", "CHIP:0", "chip;0"};
+    static const char *const number[] = {"chip:N", "chip:", "chip:1x", "chip:-1", "chip:+1",
+                                         "chip: 1", "chip:1.5", "chip:0 chip:1", "chip:1024",
+                                         "chip:99999999999999999999"};
     struct parsed p = {0};
-    char said[80];
+    char said[120];
 
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         PARSE(&p, "--slow", "--place", good[i]);
         assert_string_equal(p.v.place, good[i]);
         parsed_release(&p);
     }
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        PARSE(&p, "--slow", "--place", bad[i]);
-        snprintf(said, sizeof said, "--place: \"%s\" is none of: host chip chip:N", bad[i]);
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        PARSE(&p, "--slow", "--place", none[i]);
+        snprintf(said, sizeof said, "--place: \"%s\" is none of: host chip chip:N", none[i]);
+        assert_said(&p, CKPT_EUSAGE, said);
+    }
+    for (size_t i = 0; i < sizeof number / sizeof number[0]; i++) {
+        PARSE(&p, "--slow", "--place", number[i]);
+        snprintf(said, sizeof said, "--place: \"%s\" is not chip:N with a whole number N from 0 "
+                 "to 1023", number[i]);
         assert_said(&p, CKPT_EUSAGE, said);
     }
 }

@@ -71,7 +71,7 @@ TEST(laps_have_those_of_parts)
     near(lap(&host, 0, 1), 1, 1e-3);     /* the host's own takes time too */
     work(&device);
     near(lap(&host, 3, 3.5), 0.5, 1e-3);
-    part.apart = true;
+    part.concurrent = true;
     near(lap(&host, 4, 8), 0, 1e-3);
 }
 

@@ -25,15 +25,15 @@ namespace {
 /* -- the multiplying warpgroups --------------------------------------------------------------- */
 
 /*
- * Turn scores, rows keys and columns queries, into P. apart: the lane's first key minus the
+ * Turn scores, rows keys and columns queries, into P. rel: the lane's first key minus the
  * tile's first query.  lse is in base 2.
  */
 template <int NT>
 __device__ __forceinline__ void to_p(const struct attn &a, float (&s)[1][NT][4],
-                                     const float *lse, int apart, float slope)
+                                     const float *lse, int rel, float slope)
 {
     int col = (int)threadIdx.x % 4 * 2;
-    float low = slope * (float)apart, high = fmaf(slope, 8.0f, low);
+    float low = slope * (float)rel, high = fmaf(slope, 8.0f, low);
 
 #pragma unroll
     for (int n = 0; n < NT; n++) {

@@ -113,7 +113,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, const struct
             float s[1][8][4], dp[1][8][4], base[2];
             uint32_t f[1][4][4];
             uint64_t kept = 0;
-            int apart = j + col - pos - row, row0 = pos + warp * 16;
+            int rel = j + col - pos - row, row0 = pos + warp * 16;
 
             bwd_wait_pair<D>(a, maps, ks, kt, vt, first_key + j, keys - j, &m->full[st],
                              it >> 1, dq);
@@ -134,7 +134,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, const struct
             for (int r = 0; r < 2; r++) {
                 base[r] = -lse[r];
                 if (attn_has_slopes(MODE))
-                    base[r] = fmaf(slope, (float)(apart - 8 * r), base[r]);
+                    base[r] = fmaf(slope, (float)(rel - 8 * r), base[r]);
             }
             wgmma_wait<true, 1>(s);
             if (j + TILE > none_before || j < all_after) {
@@ -149,7 +149,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, const struct
             }
             if (attn_has_table(MODE) && a.table &&
                 attn_terms_differ(a, j - row0 - 15, j - row0 + TILE - 1)) {
-                bwd_p_of_queries<MODE, true>(a, s, base, slope, m->line + a.span + apart);
+                bwd_p_of_queries<MODE, true>(a, s, base, slope, m->line + a.span + rel);
             } else {
                 if (attn_has_table(MODE) && a.table) {
                     float beyond = m->line[j > row0 ? 2 * a.span : 0];
@@ -242,7 +242,7 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, const struct bwd
         uint32_t f[1][4][4], df[1][4][4];
         uint64_t kept = 0;
         int end = i + TILE, next_i = end < to ? end : from, next_h = end < to ? h : h + 1;
-        int apart = j + row - i - col, key0 = j + warp * 16;
+        int rel = j + row - i - col, key0 = j + warp * 16;
 
         if (attn_has_slopes(MODE))
             slope = attn_head_slope(a, h);
@@ -263,8 +263,8 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, const struct bwd
             bwd_load_queries(a, maps, m, st ^ 1, first, len, next_h, next_i);
         if (MODE == ATTN_ANY && a.drop.on)
             kept = dropout_tile_t<1, 8>(a, dropout_of(a, sample, h), i + col, j + row);
-        base[0] = attn_has_slopes(MODE) ? slope * (float)apart : 0.0f;
-        base[1] = attn_has_slopes(MODE) ? slope * (float)(apart + 8) : 0.0f;
+        base[0] = attn_has_slopes(MODE) ? slope * (float)rel : 0.0f;
+        base[1] = attn_has_slopes(MODE) ? slope * (float)(rel + 8) : 0.0f;
         wgmma_wait<true, 1>(s);
         if (end > len || (!a.whole && (last > i || (a.window > 0 && end - 1 - a.window >= j)))) {
             int least[2], most[2];
@@ -280,7 +280,7 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, const struct bwd
         }
         if (attn_has_table(MODE) && a.table &&
             attn_terms_differ(a, key0 - i - TILE + 1, key0 - i + 15)) {
-            bwd_p_of_keys<MODE, true>(a, s, lse, base, slope, m->line + a.span + apart);
+            bwd_p_of_keys<MODE, true>(a, s, lse, base, slope, m->line + a.span + rel);
         } else {
             if (attn_has_table(MODE) && a.table) {
                 float beyond = m->line[key0 > i ? 2 * a.span : 0];
