@@ -8,8 +8,8 @@
 #include "tools/cli_items.h"
 #include "tools/data_rows.h"
 #include "tools/eval/eval.h"
+#include "tools/eval/files.h"
 #include "tools/eval/find.h"
-#include "tools/eval/outputs.h"
 #include "tools/eval/page.h"
 #include "tools/eval/score/score.h"
 #include "tools/opt/rows.h"
@@ -178,7 +178,7 @@ static const struct opt_rule rules[] = {
     {OPT_NEEDS, "fail-worse-than-base", "base base-predictions"},
     {OPT_NEEDS, "differences", "base"},
     {OPT_BARS, "predictions", "base adapter tokenizer tag dtype eval-file prompt "
-     "results best pass-through"},
+     "results best pass-through html"},
     {OPT_NEEDS, "hidden", "prompt"},
     {OPT_NEEDS, "overwrite", "logits hidden predictions-out html"},
     {OPT_NEEDS, "batch-size", "eval-file datasets prompt"},
@@ -284,6 +284,7 @@ struct job {
     struct cli               *cli;
     const struct eval_result *base;     /* NULL where w names none */
     size_t                    n_begun;  /* models */
+    char                      newer[4096];  /* checkpoint than the one that --results found */
 };
 
 /* Where lines of continuations have standard output, what else is known goes to stderr. */
@@ -360,6 +361,28 @@ static int check_files(const struct eval_want *w, size_t n_models, struct ckpt_e
     return 0;
 }
 
+/* Evaluate a model.  A run that trains meanwhile replaces its checkpoints, so the newest may be
+ * gone when it is opened: then there is another, which *item becomes. */
+static int run_item(struct job *j, const char **item, struct eval_result *r, struct ckpt_err *err)
+{
+    struct ckpt_err ignored = {0};
+    char newer[sizeof j->newer];
+    enum { MOST = 10 };
+    int rc;
+
+    for (int i = 0;; i++) {
+        rc = eval_run(r, j->w, *item, j->w->adapter, j->base, err);
+        if (rc == 0 || rc == CKPT_ESTOPPED || !j->w->results || j->w->split || i == MOST ||
+            ckpt_path_is_dir(*item) ||
+            find_checkpoint(newer, j->w->results, j->w->best, &ignored) != 0)
+            return rc;
+        eval_release(r);
+        ckpt_err_clear(err);
+        memcpy(j->newer, newer, sizeof newer);
+        *item = j->newer;
+    }
+}
+
 static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
 {
     struct job *j = ctx;
@@ -369,7 +392,7 @@ static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
     int rc = split_first(split) ? split_item(split, &shared, err) : 0;
 
     rc = rc ? rc : check_files(j->w, ++j->n_begun, err);
-    rc = rc ? rc : eval_run(&r, j->w, item, j->w->adapter, j->base, err);
+    rc = rc ? rc : run_item(j, &item, &r, err);
     if (rc == 0 && split_first(split))
         rc = tell(j, item, &r, err);
     eval_release(&r);
@@ -419,14 +442,14 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
 {
     struct eval_want for_base = base_want(w);
     struct eval_result base = {0};
-    struct job job = {w, cli, w->base ? &base : NULL, 0};
+    struct job job = {.w = w, .cli = cli, .base = w->base ? &base : NULL};
     struct cli_items *items = NULL;
     bool first = split_first(w->split), bytes;
     int rc = first ? cli_items_open(&items, rest, n_rest, cli->nul, err) : 0;
 
     if (rc == 0 && first)
         rc = cli_items_bytes(items, &bytes, err);
-    if (rc == 0 && first && w->best)
+    if (rc == 0 && first && w->best && !w->results)
         cli_items_best(items);
     rc = split_agree(w->split, rc, err);
     if (rc == 0 && w->base)
@@ -439,33 +462,20 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
     return rc;
 }
 
-/* Standard input can be only one of these: data, or models' paths. */
-static int check_stdin(const struct opt_list *data, char *const *rest, int n_rest,
-                       struct ckpt_err *err)
-{
-    bool models = n_rest == 0 || strcmp(rest[0], "-") == 0;
-
-    for (size_t i = 0; models && i < data->n; i++)
-        if (strcmp(data->item[i], "/dev/stdin") == 0)
-            return ckpt_fail(err, CKPT_EUSAGE, "--eval-file - takes standard input: name the "
-                             "models");
-    return 0;
-}
-
 static int check(const struct eval_want *w, char *const *rest, int n_rest, struct ckpt_err *err)
 {
     int rc;
 
     if (w->predictions.file.n)
-        return 0;
+        return files_check_stdin(w, rest, n_rest, err);
     if (!w->data.n && !w->prompt.n)
         return ckpt_fail(err, CKPT_EUSAGE, "nothing to do: --eval-file DATA, --datasets DIR "
                          "or --prompt TEXT is missing");
     if ((rc = check_files(w, (size_t)n_rest, err)) != 0)
         return rc;
-    if (!report_watched() && (rc = outputs_check(w, err)) != 0) /* of ranks, before they start */
+    if (!report_watched() && (rc = files_check(w, err)) != 0) /* of ranks, before they start */
         return rc;
-    return check_stdin(&w->data, rest, n_rest, err);
+    return files_check_stdin(w, rest, n_rest, err);
 }
 
 static int score_predictions(struct eval_want *w, const struct cli *cli, int n_rest,
@@ -508,9 +518,7 @@ static int find(struct eval_want *w, struct found *f, char ***rest, int *n_rest,
     f->rest[0] = f->model;
     *rest = f->rest;
     *n_rest = 1;
-    rc = find_checkpoint(f->model, w->results, w->best, err);
-    w->best = false;                    /* it is found */
-    return rc;
+    return find_checkpoint(f->model, w->results, w->best, err);
 }
 
 /* The arguments as they were given, for ranks: parsing moves them about. */
@@ -551,7 +559,7 @@ int main(int argc, char **argv)
         .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",
         .summary = "score models on evaluation data and let them continue prompts",
         .section = {OPT_SECTION(model_rows, &w), data_rows(&w.rows), OPT_SECTION(work_rows, &w)},
-        .streams = "eval-file predictions chat-template",
+        .streams = "eval-file predictions base-predictions chat-template bertscore-baseline",
         .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct split_opts ranks = {.cli = &cli, .device = &w.device,

@@ -42,9 +42,14 @@ static bool is_pipe(int fd)
 
 int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err)
 {
+    bool named = n_arg > 0;
     struct cli_items *items;
 
     *out = NULL;
+    for (int i = 0; i < n_arg; i++)
+        named &= strcmp(arg[i], "-") != 0;
+    if (!named && opt_stream_taken())
+        return ckpt_fail(err, CKPT_EUSAGE, "an option takes standard input: name the paths");
     if (n_arg == 0 && isatty(STDIN_FILENO))
         return ckpt_fail(err, CKPT_EUSAGE, "nothing to work on: name a path, or pipe paths in");
     items = ckpt_alloc(1, sizeof *items);

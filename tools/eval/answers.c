@@ -1,6 +1,7 @@
 /* answers - see answers.h. */
 #include "tools/eval/answers.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "libckpt/base/json.h"
@@ -55,6 +56,15 @@ int answers_references(struct answers *a, size_t i, const json_t *v, struct ckpt
     return 0;
 }
 
+const json_t *answers_named(const json_t *record)
+{
+    const json_t *v = json_object_get(record, "answers");
+
+    if (json_is_object(v))
+        v = json_object_get(v, "text");
+    return json_array_size(v) > 0 ? v : NULL;
+}
+
 int answers_same(const struct answers *a, const struct answers *b, struct ckpt_err *err)
 {
     if (a->n != b->n)
@@ -88,11 +98,10 @@ int answers_write(const struct answers *a, const char *const *prompts, const cha
                   bool overwrite, struct ckpt_err *err)
 {
     struct ckpt_buf line;
-    struct ckpt_out *out;
-    int rc = ckpt_out_create(&out, path, overwrite ? CKPT_REPLACE : 0, err);
+    bool lines = strcmp(path, "-") == 0;
+    struct ckpt_out *out = NULL;
+    int rc = lines ? 0 : ckpt_out_create(&out, path, overwrite ? CKPT_REPLACE : 0, err);
 
-    if (rc)
-        return rc;
     for (size_t i = 0; rc == 0 && i < a->n; i++) {
         const struct score_row *r = &a->row[i];
 
@@ -104,10 +113,16 @@ int answers_write(const struct answers *a, const char *const *prompts, const cha
         for (size_t k = 0; k < r->n_references; k++)
             put_member(&line, k ? ", " : "", r->reference[k]);
         ckpt_buf_put_str(&line, "]}\n");
-        rc = ckpt_buf_ok(&line) ? ckpt_out_write(out, line.data, line.len, err)
-                                : ckpt_nomem(err, line.len);
+        if (!ckpt_buf_ok(&line))
+            rc = ckpt_nomem(err, line.len);
+        else if (lines)                 /* main asks whether all could be written */
+            fwrite(line.data, 1, line.len, stdout);
+        else
+            rc = ckpt_out_write(out, line.data, line.len, err);
         ckpt_buf_release(&line);
     }
+    if (lines || !out)
+        return rc;
     if (rc == 0)
         return ckpt_out_commit(out, err);
     ckpt_out_abort(out);

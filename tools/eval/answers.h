@@ -27,6 +27,9 @@ const char *answers_text(struct answers *a, const json_t *v);
  * of these, as SQuAD has it.  CKPT_EFORMAT where there is none.
  */
 int answers_references(struct answers *a, size_t i, const json_t *v, struct ckpt_err *err);
+/* The field answers of a record of data where it is a list of some, with or without SQuAD's "text"
+ * around it; NULL: it names none, so that its completion is the one answer. */
+const json_t *answers_named(const json_t *record);
 /* Two systems answer the same rows: CKPT_EFORMAT names the first other one of b. */
 int answers_same(const struct answers *a, const struct answers *b, struct ckpt_err *err);
 /* A metric of score.h, or bertscore as `encoder` says. */
@@ -34,7 +37,8 @@ int answers_score(struct score **out, const char *metric, const struct answers *
                   const struct bertscore_want *encoder, struct ckpt_err *err);
 /*
  * Write path, a line of JSON a row: prompt (unless prompts[n] is NULL), prediction and
- * references.  An existing file is replaced only with overwrite (else CKPT_ECREATE).
+ * references; - is standard output.  An existing file is replaced only with overwrite (else
+ * CKPT_ECREATE).
  */
 int answers_write(const struct answers *a, const char *const *prompts, const char *path,
                   bool overwrite, struct ckpt_err *err);

@@ -1,6 +1,7 @@
 /* choice_row - see choice_row.h. */
 #include "tools/eval/choice_row.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,11 @@ static void put_capitalized(struct ckpt_buf *out, const char *text)
         cp = s == (const unsigned char *)text ? unicode_title(cp) : unicode_lower(cp);
         ckpt_buf_put(out, bytes, utf8_put(bytes, cp));
     }
+}
+
+static bool has_context(const json_t *record)
+{
+    return text_of(record, "ctx") || (text_of(record, "ctx_a") && text_of(record, "ctx_b"));
 }
 
 static const char *hellaswag_context(const json_t *record, struct ckpt_arena *a)
@@ -212,6 +218,21 @@ static int64_t number_of(const json_t *v)
     return real >= 0 && real < INT32_MAX && real == (double)(int64_t)real ? (int64_t)real : -1;
 }
 
+/* The choice whose key is the number: keys may be "1" to "4", and the field 1; -1: none. */
+static int64_t key_of(const json_t *v, const json_t *keys)
+{
+    char number[24];
+
+    snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
+    for (size_t k = 0; json_is_integer(v) && k < json_array_size(keys); k++) {
+        const char *key = json_string_value(json_array_get(keys, k));
+
+        if (key && strcmp(key, number) == 0)
+            return (int64_t)k;
+    }
+    return -1;
+}
+
 /* Which one a field says: its number, or the key that it is (keys or choices), or a letter. */
 static int find_right(size_t *right, const json_t *record, const char *field,
                       const char *const *choice, size_t n, const json_t *keys,
@@ -219,8 +240,9 @@ static int find_right(size_t *right, const json_t *record, const char *field,
 {
     const json_t *v = json_object_get(record, field);
     const char *s = json_string_value(v);
-    int64_t i = number_of(v);
+    int64_t i = key_of(v, keys);
 
+    i = i < 0 ? number_of(v) : i;
     for (size_t k = 0; s && i < 0 && k < n; k++) {
         const char *key = keys ? json_string_value(json_array_get(keys, k)) : choice[k];
 
@@ -335,6 +357,9 @@ int choice_row_read(struct choice_row *out, const json_t *record, const struct c
         ckpt_buf_init(&b, SIZE_MAX);
         rc = template_render(o->prompt, &b, record, err);
         context = keep(a, &b);
+    } else if (shape && shape->clean && !has_context(record)) {
+        return ckpt_fail(err, CKPT_EFORMAT, "no text in a field ctx, or in ctx_a and ctx_b, before "
+                         "the endings");
     } else if (shape) {
         context = shape->context(record, a);
     } else {

@@ -62,10 +62,8 @@ static int take_references(struct eval_result *out, const struct eval_opened *e,
 
     if (rc)
         return rc;
-    v = e->w->rows.completion_template ? NULL : json_object_get(record, "answers");
-    if (json_is_object(v))
-        v = json_object_get(v, "text");
-    if (!json_is_array(v) || json_array_size(v) == 0)
+    v = e->w->rows.completion_template ? NULL : answers_named(record);
+    if (!v)
         v = plain = json_string(completion);
     rc = v ? answers_references(a, i, v, err) : ckpt_nomem(err, 64);
     if (rc)

@@ -83,7 +83,9 @@ struct eval_result {
     char      **logprobs;               /* [n] JSON, where wanted; else NULL */
     char      **answers_json;           /* [n] JSON: all right answers of a row that names several;
                                            else NULL */
-    size_t      first_answered;         /* from here on they have references, "" too */
+    size_t      first_answered;         /* from here on they have references */
+    bool        open_chats;             /* where "" is none: of chats, not all of which end in an
+                                           answer */
     size_t      n_shown;                /* the first of them are for people */
     struct row_loss *row;               /* [n_rows] the loss of each row; NULL: no data */
     size_t         n_rows;

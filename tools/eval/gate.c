@@ -66,12 +66,16 @@ static void compare(struct ckpt_buf *why, const struct bound *b, const struct fi
         ckpt_buf_printf(why, "%s%s is %.6g, above %.6g", comma, g->name, g->value, b->limit);
     else if (b->kind == BELOW && !(g->value >= b->limit))
         ckpt_buf_printf(why, "%s%s is %.6g, below %.6g", comma, g->name, g->value, b->limit);
+    else if (b->kind == WORSE && isnan(worse))
+        ckpt_buf_printf(why, "%s%s is %.6g, not to be compared with the base's %.6g", comma,
+                        g->name, g->value, g->base);
     else if (b->kind == WORSE && !(worse <= most)) {
-        double told = b->percent ? 100 * worse / fabs(g->base) : worse;
+        bool percent = b->percent && g->base != 0;      /* no share of 0 */
+        double told = percent ? 100 * worse / fabs(g->base) : worse;
 
         ckpt_buf_printf(why, "%s%s is %.6g, %.*g%s worse than the base's %.6g", comma, g->name,
-                        g->value, told >= 1000 && told < 1e6 ? 6 : 3, told,
-                        b->percent ? "%" : "", g->base);
+                        g->value, told >= 1000 && told < 1e6 ? 6 : 3, told, percent ? "%" : "",
+                        g->base);
     }
 }
 

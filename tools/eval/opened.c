@@ -155,6 +155,20 @@ static void hint_description(int rc, const char *dir, struct ckpt_err *err)
                       "`--to hf -o -` sends it too");
 }
 
+/* The base that an adapter names. */
+static int find_base(char path[4096], const json_t *config, const char *adapter,
+                     struct ckpt_err *err)
+{
+    int rc = adapter_base(path, config, adapter, err);
+
+    if (rc || ckpt_path_is_remote(path) || ckpt_path_is_dir(path) || ckpt_path_is_file(path))
+        return rc;
+    ckpt_fail(err, CKPT_ENOTFOUND, "%s: an adapter, its base model %s is no directory here",
+              adapter, json_string_value(json_object_get(config, "base_model_name_or_path")));
+    return ckpt_err_hint(err, "`--adapter %s MODEL` applies it to a model that is elsewhere",
+                         adapter);
+}
+
 /* Open a model; an adapter's directory means its base with the adapter. */
 static int open_session(struct eval_opened *e, char path[4096], const char *model,
                         const char *adapter, struct ckpt_err *err)
@@ -170,7 +184,10 @@ static int open_session(struct eval_opened *e, char path[4096], const char *mode
     if (adapter)
         rc = adapter_config_read(&config, adapter, err);
     if (rc == 0 && adapter == model)
-        rc = adapter_base(path, config, adapter, err);
+        rc = find_base(path, config, adapter, err);
+    else if (rc == 0 && adapter_lies_at(model) && !is_described(model))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: an adapter itself, and --adapter %s needs a model",
+                       model, adapter);
     find_description(dir, e->w, path);
     if (rc == 0 && (rc = session_open(&e->s, dir, e->w->tokenizer, &device, 1, err)) != 0)
         hint_description(rc, dir, err);

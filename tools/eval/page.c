@@ -2,6 +2,7 @@
 #include "tools/eval/page.h"
 
 #include <ctype.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,28 @@ static bool equal(const char *a, const char *b)
     return n == m && memcmp(a, b, n) == 0;
 }
 
+/* All right answers of row i; NULL: its reference is the only one.  Yours: json_decref. */
+static json_t *answers_of(const struct eval_result *r, size_t i)
+{
+    return r->answers_json[i] ? json_loads(r->answers_json[i], 0, NULL) : NULL;
+}
+
+static bool has_reference(const struct eval_result *r, size_t i)
+{
+    return r->answers_json[i] || r->reference[i][0];
+}
+
+static bool is_right(const struct eval_result *r, size_t i, const char *text)
+{
+    json_t *answers = answers_of(r, i);
+    bool right = !answers && r->reference[i][0] && equal(text, r->reference[i]);
+
+    for (size_t k = 0; !right && k < json_array_size(answers); k++)
+        right = equal(text, json_string_value(json_array_get(answers, k)));
+    json_decref(answers);
+    return right;
+}
+
 /* What two results of a row are to each other, and to its reference. */
 struct verdict {
     bool differ, model, base;           /* the last two: it is the reference */
@@ -44,12 +67,11 @@ struct verdict {
 static struct verdict judge(const struct eval_result *model, const struct eval_result *base,
                             size_t i)
 {
-    const char *want = model->reference[i];
-    struct verdict v = {.model = want[0] && equal(model->text[i], want)};
+    struct verdict v = {.model = is_right(model, i, model->text[i])};
 
     if (base && i < base->n) {
         v.differ = strcmp(model->text[i], base->text[i]) != 0;
-        v.base = want[0] && equal(base->text[i], want);
+        v.base = is_right(model, i, base->text[i]);
     }
     return v;
 }
@@ -83,7 +105,7 @@ static void put_figures(struct ckpt_buf *b, const struct eval_result *model,
     for (size_t i = 0; i < model->n; i++) {
         struct verdict v = judge(model, base, i);
 
-        references += model->reference[i][0] != '\0';
+        references += has_reference(model, i);
         differ += v.differ;
         right += v.model;
         base_right += v.base;
@@ -170,6 +192,17 @@ static void put_section(struct ckpt_buf *b, const char *kind, const char *title,
     ckpt_buf_put_str(b, "</section>\n");
 }
 
+static void put_references(struct ckpt_buf *b, const struct eval_result *model, size_t i)
+{
+    json_t *answers = answers_of(model, i);
+
+    if (!answers && model->reference[i][0])
+        put_section(b, "r", "Reference", model->reference[i], NULL);
+    for (size_t k = 0; k < json_array_size(answers); k++)
+        put_section(b, "r", "Reference", json_string_value(json_array_get(answers, k)), NULL);
+    json_decref(answers);
+}
+
 static void put_row(struct ckpt_buf *b, const struct eval_result *model,
                     const struct eval_result *base, size_t i)
 {
@@ -186,8 +219,7 @@ static void put_row(struct ckpt_buf *b, const struct eval_result *model,
         ckpt_buf_put_str(b, "<small class=\"ill\">only the base equals the reference</small>");
     ckpt_buf_put_str(b, "</h2>\n<div class=\"sides\">");
     put_section(b, "p", "Prompt", model->prompt[i], NULL);
-    if (model->reference[i][0])
-        put_section(b, "r", "Reference", model->reference[i], NULL);
+    put_references(b, model, i);
     ckpt_buf_put_str(b, "</div>\n<div class=\"sides\">");
     if (beside)
         put_section(b, "a", base->model, base->text[i], model->text[i]);

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -14,6 +16,7 @@
 #include "libckpt/commit.h"
 #include "libckpt/io/commit_sys.h"
 #include "libckpt/mem.h"
+#include "tools/cli.h"
 
 #define ROW_BYTES ((size_t)1 << 30)
 
@@ -120,11 +123,28 @@ int rows_out_open(struct rows_out **out, const char *path, bool in_order, bool o
                                                     strerror(errno));
 }
 
+/* Whether a reader takes PIPE_BUF bytes more within a second: after a signal a row that is begun is
+ * finished, unless nobody reads it. */
+static bool takes_more(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    int n;
+
+    while ((n = poll(&p, 1, 1000)) < 0 && errno == EINTR)
+        continue;
+    return n != 0;
+}
+
 static int write_all(struct rows_out *o, const char *at, size_t n, struct ckpt_err *err)
 {
     while (n > 0) {
-        ssize_t k = fails(CKPT_FAULT_WRITE, ENOSPC) ? -1 : write(o->fd, at, n);
+        bool ends = cli_stop && !o->part;
+        size_t some = ends && n > PIPE_BUF ? PIPE_BUF : n;
+        ssize_t k;
 
+        if (ends && !takes_more(o->fd))
+            return cli_stopped(err);
+        k = fails(CKPT_FAULT_WRITE, ENOSPC) ? -1 : write(o->fd, at, some);
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
@@ -145,6 +165,11 @@ static void put_text(struct ckpt_buf *b, const char *key, const char *text)
         ckpt_buf_put_str(b, "null");
 }
 
+static bool has_reference(const struct eval_result *r, size_t i)
+{
+    return i >= r->first_answered && (!r->open_chats || r->reference[i][0]);
+}
+
 static int put_row(struct rows_out *o, const struct eval_result *r, size_t i,
                    const struct eval_result *base, struct ckpt_err *err)
 {
@@ -158,7 +183,7 @@ static int put_row(struct rows_out *o, const struct eval_result *r, size_t i,
     if (r->answers_json[i])
         ckpt_buf_printf(&b, ", \"references\": %s", r->answers_json[i]);
     else
-        put_text(&b, "reference", i < r->first_answered ? NULL : r->reference[i]);
+        put_text(&b, "reference", has_reference(r, i) ? r->reference[i] : NULL);
     put_text(&b, "finish_reason", r->finish[i]);
     ckpt_buf_printf(&b, ", \"tokens\": %lld", (long long)r->n_tokens[i]);
     if (base && i < base->n)

@@ -20,6 +20,19 @@ static size_t run_of(const struct tokenizer *t, const int32_t *id, size_t n, boo
     return k;
 }
 
+/* A text here ends at its first NUL, so one that was generated is U+FFFD. */
+static void put_part(struct ckpt_buf *all, const char *part, size_t len)
+{
+    for (size_t n; len > 0; part += n, len -= n) {
+        n = strnlen(part, len);
+        ckpt_buf_put(all, part, n);
+        if (n == len)
+            return;
+        ckpt_buf_put_str(all, "\xef\xbf\xbd");
+        n++;
+    }
+}
+
 int text_of(const struct tokenizer *t, char **out, const int32_t *id, size_t n,
             struct ckpt_err *err)
 {
@@ -38,7 +51,7 @@ int text_of(const struct tokenizer *t, char **out, const int32_t *id, size_t n,
         if (known)
             rc = tokenizer_decode(t, &part, &len, id + i, k, true, err);
         if (part)
-            ckpt_buf_put_str(&all, part);
+            put_part(&all, part, len);
         ckpt_free(part);
     }
     *out = rc ? NULL : ckpt_strdup(ckpt_buf_str(&all));

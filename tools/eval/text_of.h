@@ -16,7 +16,7 @@ struct text_stops {
 };
 
 /* The text of n ids without special tokens, *out is yours.  An id that the tokenizer has no token
- * for, such as a padding row of the embedding, is a mark: <id:50304>. */
+ * for, such as a padding row of the embedding, is a mark: <id:50304>; a NUL is U+FFFD. */
 int text_of(const struct tokenizer *t, char **out, const int32_t *id, size_t n,
             struct ckpt_err *err);
 /* Cut text before the first of the stops in it; false: there is none. */

@@ -25,30 +25,65 @@ static int add_prompt(struct eval_result *r, char *prompt, char *reference, stru
     return 0;
 }
 
-/* The answers of row i, as SQuAD has them, where there are any. */
-static int collect_answers(char **out, struct eval_opened *e, int64_t i, struct ckpt_err *err)
+/* Answers of a row as JSON. */
+static int put_answers(char **out, const struct score_row *row, struct ckpt_err *err)
 {
-    json_t *record = NULL;
-    const json_t *v;
     struct ckpt_buf b;
-    int rc = data_source_record(e->source, i, &record, err);
 
     ckpt_buf_init(&b, SIZE_MAX);
-    v = rc ? NULL : json_object_get(json_object_get(record, "answers"), "text");
-    for (size_t k = 0; k < json_array_size(v); k++) {
-        const char *text = json_string_value(json_array_get(v, k));
-
+    for (size_t k = 0; k < row->n_references; k++) {
         ckpt_buf_put_str(&b, k ? ", " : "[");
-        ckpt_json_put_string(&b, text ? text : "", text ? strlen(text) : 0);
+        ckpt_json_put_string(&b, row->reference[k], strlen(row->reference[k]));
     }
-    if (json_array_size(v) > 0) {
-        ckpt_buf_put_str(&b, "]");
-        *out = ckpt_buf_ok(&b) ? ckpt_strdup(ckpt_buf_str(&b)) : NULL;
-        rc = *out ? 0 : ckpt_nomem(err, b.len);
-    }
+    ckpt_buf_put_str(&b, "]");
+    *out = ckpt_buf_ok(&b) ? ckpt_strdup(ckpt_buf_str(&b)) : NULL;
     ckpt_buf_release(&b);
+    return *out ? 0 : ckpt_nomem(err, 64);
+}
+
+/* The answers that row i names, if any: those that a metric takes, as the same texts. */
+static int collect_answers(char **out, struct eval_opened *e, int64_t i, struct ckpt_err *err)
+{
+    struct answers one = {0};
+    json_t *record = NULL;
+    const json_t *v;
+    int rc = data_source_record(e->source, i, &record, err);
+
+    v = rc || e->w->rows.completion_template ? NULL : answers_named(record);
+    rc = rc || !v ? rc : answers_init(&one, 1, err);
+    if (rc == 0 && v) {
+        struct ckpt_err no_text = {0};
+
+        rc = answers_references(&one, 0, v, &no_text);
+        if (rc == 0)
+            rc = put_answers(out, &one.row[0], err);
+        else if (e->w->metric.n) {
+            *err = no_text;
+            rc = data_source_err_in(e->source, i, err);
+        } else
+            rc = 0;                     /* the completion is the reference */
+    }
+    answers_release(&one);
     json_decref(record);
     return rc;
+}
+
+/* Collect row i of the data. */
+static int collect_row(struct eval_opened *e, struct eval_result *r, int64_t i,
+                       struct ckpt_err *err)
+{
+    const struct eval_want *w = e->w;
+    char *prompt, *completion;
+    int rc = data_source_text(e->source, i, &prompt, &completion, err);
+
+    rc = rc ? rc : add_prompt(r, prompt, completion, err);
+    if (rc == 0 && (w->predictions_out || w->metric.n || w->html))
+        rc = collect_answers(&r->answers_json[r->n - 1], e, i, err);
+    if (rc || !w->metric.n || !r->open_chats || r->reference[r->n - 1][0])
+        return rc;
+    ckpt_fail(err, CKPT_EFORMAT, "the chat does not end with an answer of the assistant, which "
+              "--metric compares continuations with");
+    return data_source_err_in(e->source, i, err);
 }
 
 /* Collect prompts: those of the command line, then of the first rows. */
@@ -70,21 +105,15 @@ static int collect_prompts(struct eval_opened *e, struct eval_result *r, struct 
     if (!r->prompt || !r->reference || !r->text || !r->finish || !r->n_tokens || !r->logprobs ||
         !r->answers_json)
         return ckpt_nomem(err, most * sizeof *r->text);
-    r->first_answered = e->source && data_source_kind(e->source) == DATA_PROMPT
+    r->open_chats = e->source && data_source_kind(e->source) == DATA_CHAT;
+    r->first_answered = r->open_chats || (e->source && data_source_kind(e->source) == DATA_PROMPT)
                             ? e->w->prompt.n : most;
     for (size_t i = 0; i < e->w->prompt.n; i++)
         if ((rc = add_prompt(r, ckpt_strdup(e->w->prompt.item[i]), ckpt_strdup(""), err)) != 0)
             return rc;
-    for (int64_t i = 0; i < rows; i++) {
-        char *prompt, *completion;
-
-        if ((rc = data_source_text(e->source, i, &prompt, &completion, err)) != 0 ||
-            (rc = add_prompt(r, prompt, completion, err)) != 0)
+    for (int64_t i = 0; i < rows; i++)
+        if ((rc = collect_row(e, r, i, err)) != 0)
             return rc;
-        if (e->w->predictions_out && !e->w->rows.completion_template &&
-            (rc = collect_answers(&r->answers_json[r->n - 1], e, i, err)) != 0)
-            return rc;
-    }
     return 0;
 }
 
@@ -194,6 +223,29 @@ static int no_token(const struct eval_opened *e, size_t i, struct ckpt_err *err)
     return data_source_err_in(e->source, (int64_t)(i - e->w->prompt.n), err);
 }
 
+/* The i-th prompt leaves no place for a token: said before any is generated. */
+static int check_most(const struct texts *x, size_t i, const struct generate_seq *q,
+                      struct ckpt_err *err)
+{
+    const struct eval_opened *e = x->e;
+    int64_t places = arch_max_positions(e->s.arch);
+
+    if (generate_most(e->s.arch, &x->opts, q) >= 1)
+        return 0;
+    if (places > 0 && q->n_prompt > places)
+        ckpt_fail(err, CKPT_EFORMAT, "the prompt has %lld tokens, the model has positions for "
+                  "%lld", (long long)q->n_prompt, (long long)places);
+    else {
+        ckpt_fail(err, CKPT_ECONFIG, "max_length %lld of the model leaves no token to generate "
+                  "after the first %lld", (long long)x->opts.max_length,
+                  (long long)generate_fed(NULL, e->s.arch, &x->opts, q));
+        ckpt_err_hint(err, "--max-new-tokens takes its place");
+    }
+    return i < e->w->prompt.n
+               ? ckpt_err_in(err, "--prompt")
+               : data_source_err_in(e->source, (int64_t)(i - e->w->prompt.n), err);
+}
+
 /* Tokenise the prompts of this rank. */
 static int encode_all(struct texts *x, struct ckpt_err *err)
 {
@@ -215,8 +267,10 @@ static int encode_all(struct texts *x, struct ckpt_err *err)
             return no_token(e, i, err);
         if (ends && (rc = add_eos(enc, tokenizer_eos(e->s.tokenizer), err)) != 0)
             return rc;
-        x->seq[x->n++] = (struct generate_seq){.prompt = enc->id, .n_prompt = (int64_t)enc->n,
-                                               .stream = i};
+        x->seq[x->n] = (struct generate_seq){.prompt = enc->id, .n_prompt = (int64_t)enc->n,
+                                             .stream = i};
+        if ((rc = check_most(x, i, &x->seq[x->n++], err)) != 0)
+            return rc;
     }
     return 0;
 }

@@ -119,6 +119,8 @@ int opt_read_inner(struct opt_table *t, const struct opt_dialect *d, const char 
 int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err);
 /* The same for all values of the options with these names. */
 int opt_streams(const struct opt_table *t, const char *names, struct ckpt_err *err);
+/* Whether an option of this process has read standard input, so that nothing is left there. */
+bool opt_stream_taken(void);
 /* --help and --completion on stdout. */
 void opt_help(const struct opt_table *t, const struct opt_spec *spec, const struct cli *cli);
 int opt_completion(const struct opt_table *t, const struct cli *cli, const char *shell,

@@ -35,6 +35,25 @@ static int left_for(const char **out, const char *path, struct ckpt_arena *a, st
     return 0;
 }
 
+/* Whether this process passes it on, which has named the stream before. */
+static bool is_own(const char *left)
+{
+    char own[32];
+    int n = snprintf(own, sizeof own, "/proc/%ld/", (long)getpid());
+
+    return strncmp(left, own, (size_t)n) == 0;
+}
+
+bool opt_stream_taken(void)
+{
+    for (const char *at = getenv(STREAMS); at && *at; at += *at == '\n') {
+        if (strncmp(at, "-\t", 2) == 0 && is_own(at + 2))
+            return true;
+        at += strcspn(at, "\n");
+    }
+    return false;
+}
+
 static int leave(const char *path, int fd, struct ckpt_arena *a, struct ckpt_err *err)
 {
     const char *was = getenv(STREAMS);
@@ -90,7 +109,7 @@ int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err
     if ((rc = left_for(&found, given, arena, err)))
         return rc;
     if (found) {                        /* a rank does not have /dev/fd/63 */
-        *path = found;
+        *path = in && is_own(found) ? "/dev/stdin" : found;
         return 0;
     }
     if (in ? fstat(STDIN_FILENO, &st) : stat(given, &st))

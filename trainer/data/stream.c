@@ -302,22 +302,38 @@ int data_source_text(const struct data_source *d, int64_t i, char **prompt, char
     return rc;
 }
 
+/* Answers as SQuAD has them, without any for some questions. */
+static bool is_squad(const json_t *answers)
+{
+    return json_is_null(answers) || json_is_array(json_object_get(answers, "text"));
+}
+
+static bool is_list(const json_t *answers) { return json_is_array(answers); }
+
+#define READING "Question: {question} {?context}Context: {context} {/context}Answer: "
+
 /* What the fields of the first record say about the data set. */
 static const struct shape_row {
     const char *field, *also, *prompt, *completion;
+    bool      (*fits)(const json_t *also);  /* NULL: whatever the second field holds */
 } shapes[] = {
-    {"prompt", "completion", "{prompt}", "{completion}"},
-    {"instruction", "output", "{instruction}\n{?input}{input}\n{/input}", "{output}"},
-    {"question", "answers", "Question: {question} {?context}Context: {context} {/context}Answer: ",
-     "{answers.text[0]|default:\"\"}"},
-    {"question", "answer", "Question: {question}\nAnswer: ", "{answer}"},
+    {"prompt", "completion", "{prompt}", "{completion}", NULL},
+    {"instruction", "output", "{instruction}\n{?input}{input}\n{/input}", "{output}", NULL},
+    {"question", "answers", READING, "{answers.text[0]|default:\"\"}", is_squad},
+    {"question", "answers", READING, "{answers[0]|default:\"\"}", is_list},
+    {"question", "answers", READING, "{answers}", NULL},
+    {"question", "answer", "Question: {question}\nAnswer: ", "{answer}", NULL},
 };
 
 static const struct shape_row *shape_of(const json_t *record)
 {
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        if (json_object_get(record, shapes[i].field) && json_object_get(record, shapes[i].also))
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const json_t *also = json_object_get(record, shapes[i].also);
+
+        if (also && json_object_get(record, shapes[i].field) &&
+            (!shapes[i].fits || shapes[i].fits(also)))
             return &shapes[i];
+    }
     return NULL;
 }
 

@@ -22,9 +22,10 @@ static int check_seq(const struct arch *arch, const struct generate_opts *o,
             return ckpt_fail(err, CKPT_ECONFIG, "prompt %lld has %lld tokens, wanted 1 or more",
                              (long long)i, (long long)seq[i].n_prompt);
         if (generate_most(arch, o, &seq[i]) < 1)
-            return ckpt_fail(err, CKPT_ECONFIG, "prompt %lld has %lld tokens, max_length %lld "
-                             "leaves none to come", (long long)i, (long long)seq[i].n_prompt,
-                             (long long)o->max_length);
+            return ckpt_fail(err, CKPT_ECONFIG, "prompt %lld has %lld tokens, which leave none to "
+                             "come: max_length is %lld, and the model has positions for %lld",
+                             (long long)i, (long long)seq[i].n_prompt, (long long)o->max_length,
+                             (long long)arch_max_positions(arch));
     }
     return 0;
 }
@@ -86,12 +87,13 @@ int64_t generate_fed(int32_t *ids, const struct arch *arch, const struct generat
 int64_t generate_most(const struct arch *arch, const struct generate_opts *o,
                       const struct generate_seq *q)
 {
-    int64_t left = o->max_length - generate_fed(NULL, arch, o, q);
-
-    int64_t most = o->max_new_tokens;
+    int64_t fed = generate_fed(NULL, arch, o, q), left = o->max_length - fed;
+    int64_t places = arch_max_positions(arch), most = o->max_new_tokens;
 
     if (o->max_length > 0 && left < most)
         most = left;
+    if (places > 0 && places - fed + 1 < most)
+        most = places - fed + 1;        /* the last token is not fed */
     return q->max_new > 0 && q->max_new < most ? q->max_new : most;
 }
 

@@ -109,7 +109,8 @@ struct generate_hooks {
  * how many; ids (or NULL) has space for them. */
 int64_t generate_fed(int32_t *ids, const struct arch *arch, const struct generate_opts *opts,
                      const struct generate_seq *seq);
-/* How many tokens can be generated at most; below 1: none. */
+/* How many tokens can be generated at most, by the limits and by the positions that the model has;
+ * below 1: none. */
 int64_t generate_most(const struct arch *arch, const struct generate_opts *opts,
                       const struct generate_seq *seq);
 
