@@ -39,6 +39,14 @@ looks() { find "$clone" "$out/run" -type f \( -name '*.pt' -o -name '*.pth' -o -
 
 judged() { beside accuracy --task multiple-choice --choice 0 --choice 1 --prompt-template "Review: {text}
 Sentiment:" --max-seq-length 512 "${task[@]:2}" "$out/model"; }
+# Two steps laid out as Ray Train does; GPUs tell NCCL's variables.  The run's own evaluation has its time and throughput.
+ray_layout() {
+    NCCL_P2P_DISABLE=1 ckpt-train --config "$system/task.yaml" --config "$system/run.yaml" --deepspeed "$system/ds_zero3.json" --nproc "$nproc" "${model[@]}" ${DATA:+--train-file "$DATA"} --data-dir "$out/data" --dataset-name imdb \
+        --report-to none --no-final-model "${more[@]}" --save-steps 1 --max-steps 2 --output-layout ray -o "$out/ray" >"$out/.paths" 2>"$out/.ray" || { cat "$out/.ray"; return 1; }
+    diff "$out/.paths" <(ls -d "$out"/ray/TorchTrainer_*/checkpoint_00000[01]) && ckpt-inspect -q "$out/ray" >/dev/null && ckpt-merge -q -o "$out/of-ray" "$out/ray" && all "$out"/of-ray/{model.safetensors,config.json,tokenizer.json} &&
+        { [ -n "${SMALL:-}" ] || grep -q "NCCL's environment:.* NCCL_P2P_DISABLE=1" "$out/.ray"; } && rm -rf "$out"/{ray,of-ray}
+}
+driven() { grep -q 'ZeRO stage 3' "$out/log" && [ -n "$(state eval_runtime)" ] && [ -n "$(state eval_samples_per_second)" ]; }
 cloned "$hub" "$clone"
 duty A1 "two workers, ZeRO-3: four files of shards, and the gathered weights beside them" shards
 duty A2 "fp16 with a scale that adapts, recomputed blocks, paged 8-bit AdamW; bloomz-1b1's plan is within 15 GB" eval 'asked && scaled && fits'
@@ -48,6 +56,7 @@ duty A5 "one W&B run, one TensorBoard file" reports
 duty A6 "the clone has every file of the root and of last-checkpoint/" published
 duty A7 "each save was one commit that replaced last-checkpoint/" commits
 duty A8 "the clone's root scores as what was sent; last-checkpoint/ goes on to the same bits" eval 'inference && resumes'
+duty A10 "ds_zero3.json drives it, NCCL's variables are told, Ray Train's layout is written and read, an evaluation has its throughput" eval 'driven && ray_layout'
 duty X3 "accuracy of the labels beside the base's, by likelihood; every prediction is kept" judged
 duty X1 "one line: train, publish each save, merge, evaluate, publish the model; the clone has its bytes" root
 duty X2 "every file left behind is inspected" looks

@@ -43,9 +43,9 @@ families() {
         done
     done
 }
-plans() {
-    local m; for m in Qwen3-8B Qwen3-14B Llama-3-8B Llama-3-70B Mistral-7B Mixtral-8x7B Phi-3-medium; do
-        ckpt-train -q --config "$recipe" --full-ft true --nproc 32 --device-memory-limit 80G --init "$top/tools/recipes/configs/$m.json" --tokenizer "$golden/saved/llama" \
+plans() {       # GPUS MODEL...
+    local m; for m in "${@:2}"; do
+        ckpt-train -q --config "$recipe" --full-ft true --nproc "$1" --device-memory-limit 80G --init "$top/tools/recipes/configs/$m.json" --tokenizer "$golden/saved/llama" \
             --train-file "$golden/parquet/instructions.parquet" --eval-file "$golden/parquet/instructions.parquet" "${task[@]}" --train-split-ratio 0 --report-to none \
             --dry-run -o "$out/none" || { echo "$m"; return 1; }
     done
@@ -70,11 +70,27 @@ newest_tested() {      # what is found by itself is the newest of each
         [ "$(wc -l <"$out/found.jsonl")" = "$(head -n 100 "$D/test.jsonl" | wc -l)" ] && beside bertscore_f1 "${task[@]}" --eval-file "$D/test.jsonl" "${bert[@]}" "$C" && diff "$out/found.jsonl" "$out/predictions.jsonl"
 }
 judged() { beside bertscore_f1 "${task[@]}" --eval-file "$D/test.jsonl" "${bert[@]}" "$(cat "$out/newest")" && diff "$out/found.jsonl" "$out/predictions.jsonl"; }
+# The run once more, but a rank is killed after the first checkpoint: it starts again by itself and ends with the bits of the
+# unbroken one.  A small run is made longer, so that there is a while in which to kill.
+once_more() { $(train_on "$nproc" --max-restarts 2) --config "$recipe" "${task[@]}" "${model[@]}" --train-file "$DATA" --dataset-name "$name" --data-dir "$out/datasets" --report-to none "${more[@]}" ${SMALL:+--max-steps 60 --early-stopping-patience 60} -o "$1"; }
+killed() {
+    local whole=$results pid; [ -z "${SMALL:-}" ] || { whole=$out/unbroken; once_more "$whole" || return; }
+    once_more "$out/killed" 2>"$out/.killed" & pid=$!
+    until [ -n "$(newest "$out/killed" 2>/dev/null)" ] || ! kill -0 $pid; do sleep 0.02; done
+    pkill -KILL -n -f -- "^ckpt-train .*-o $out/killed" && wait $pid || { cat "$out/.killed"; return 1; }
+    grep -q 'killed by SIGKILL' "$out/.killed" && cmp "$whole/adapter_model.safetensors" "$out/killed/adapter_model.safetensors" && ls "$C"/global_step*/*rank_1* && rm -rf "$out"/{unbroken,killed}
+}
+# All weights of a small model: its checkpoint as a model, tested, with its predictions.
+all_weights() {
+    local base=$golden/saved/qwen3
+    ckpt-train -q --config "$recipe" "${task[@]}" --device cpu --nproc 2 --model "$base" --train-file "$D/training.jsonl" --eval-file "$D/validation.jsonl" --train-split-ratio 0 --report-to none --full-ft true --max-seq-length 64 \
+        --eval-steps 1 --max-steps 2 --no-final-model -o "$out/all" && ckpt-merge -q --verify -o "$out/all-merged" "$out/all" && beside f1 "${task[@]}" --eval-file "$D/test.jsonl" --max-eval-samples 8 --metric squad --max-new-tokens 8 "$out/all-merged"
+}
 cloned "$hub" "$out/clone"
 root() { (cd "$(cat "$out/newest")" && find . -type f | sort | xargs sha256sum) | (cd "$out/clone" && sha256sum -c --quiet); }
 looks() { ckpt-inspect -q "$C" "$results"/logs/events* "$C/adapter_model.safetensors" >/dev/null && ckpt-inspect -q --args "$C" >/dev/null; }
 
-duty E1 "Qwen3, Llama, Mistral, Mixtral, Phi-3: adapters and all weights; plans of all weights of 7B to 8x7B and 70B" eval 'families && plans'
+duty E1 "Qwen3, Llama, Mistral, Mixtral, Phi-3: adapters and all weights; plans of all weights of 7B to 8x7B and 70B" eval 'families && plans 32 Qwen3-8B Qwen3-14B Llama-3-8B Llama-3-70B Mistral-7B Mixtral-8x7B Phi-3-medium'
 duty E2 "any data set: its split by ratios, templates with {field}, columns mapped" mapped
 duty E3 "the prepared data are kept, and a second run leaves them" eval 'prepared && kept'
 duty E4 "every value of lora-sft.yaml is the system's" defaults
@@ -82,6 +98,8 @@ duty E5 "checkpoints only of better evaluations, two at most; the best is the fi
 duty E6 "results/MODEL/checkpoint-*/ with PEFT's files, results/MODEL/logs/ for TensorBoard" layout
 duty E7 "the newest checkpoint on the newest test.jsonl: adapter applied in memory, generations in batches, BERTScore; predictions are kept" newest_tested
 duty E8 "the newest checkpoint as a model, merged; as an adapter with --no-merge" converts
+duty E9 "a rank is killed: the run starts again by itself, to the same bits; each rank has its part of a checkpoint" killed
+duty E10 "plans of all weights of 13B, 34B and 8x22B; a checkpoint of all weights as a model, tested, predictions kept" eval 'plans 64 Llama-2-13b CodeLlama-34b Mixtral-8x22B && all_weights'
 duty X3 "BERTScore of the merged model beside the base's" judged
 duty X1 "one line: train, merge, evaluate, publish; the clone has the bytes of what was merged" root
 duty X2 "adapter, arguments and events are inspected" looks
