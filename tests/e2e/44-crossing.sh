@@ -143,3 +143,7 @@ echo old >dd/page.html
 t "another file of that folder can be written" ev -t dd -n 1 --max-new-tokens 1 --html dd/page.html --overwrite base
 expect_says 64 "rows and paths in one stream" "standard output is either for rows or for paths" ev -t e.jsonl --predictions-out - --pass-through --max-new-tokens 1 base
 expect_says 64 "a page of predictions that are in files, which no model wrote" "--html has no effect with --predictions" ev --predictions wrong.jsonl --metric labels --html p.html
+
+# -- a model that another tool must read first ------------------------------------------------------
+expect_says 65 "a GGUF file as a model" "ckpt-merge --to hf -o DIR $G/gguf/llama.q8_0.gguf makes one of it" ev --prompt x "$G/gguf/llama.q8_0.gguf"
+t "which it does" bash -c "ckpt-merge -q --to hf -o fromg '$G/gguf/llama.q8_0.gguf' && ckpt-eval -q --prompt x --max-new-tokens 2 fromg"

@@ -102,6 +102,11 @@ static int check_file(const char *given, struct ckpt_err *err)
                       given);
             return ckpt_err_hint(err, "data goes to --train-file or --eval-file");
         }
+    if (fnmatch("*.gguf", given, 0) == 0) {
+        ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: a GGUF file, a model as Hugging Face lays it out is "
+                  "wanted here", given);
+        return ckpt_err_hint(err, "ckpt-merge --to hf -o DIR %s makes one of it", given);
+    }
     model_dir(dir, given);
     if (fnmatch("*.json", given, 0) == 0 || model_is_packed(given))
         return 0;
