@@ -108,6 +108,15 @@ int commit_parent(const char *dir, const char *path, int code, struct ckpt_err *
     return fd;
 }
 
+int commit_open_parent(int *fd, char name[256], const char *path, int code, struct ckpt_err *err)
+{
+    char dir[4096];
+    int rc = commit_split(dir, sizeof dir, name, path, err);
+
+    *fd = rc ? -1 : commit_parent(dir, path, code, err);
+    return *fd < 0 ? ckpt_err_code(err) : 0;
+}
+
 static int sync_failed(const char *what, int errnum, struct ckpt_err *err)
 {
     int rc = ckpt_fail_errno(err, CKPT_EIO, errnum, "%s: sync", what);
@@ -258,15 +267,12 @@ int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const 
 int ckpt_out_create(struct ckpt_out **out, const char *path, unsigned flags,
                     struct ckpt_err *err)
 {
-    char dir[4096], name[256], head[260];
+    char name[256], head[260];
     int fd, rc;
 
     *out = NULL;
-    if ((rc = commit_split(dir, sizeof dir, name, path, err)) != 0)
+    if ((rc = commit_open_parent(&fd, name, path, CKPT_ECREATE, err)) != 0)
         return rc;
-    fd = commit_parent(dir, path, CKPT_ECREATE, err);
-    if (fd < 0)
-        return ckpt_err_code(err);
     snprintf(head, sizeof head, ".%s.", commit_short(name));
     commit_leftovers(fd, head, ".tmp", false);
     return commit_create_at(out, fd, name, path, flags & (CKPT_REPLACE | FOLLOW_FILE), err);

@@ -23,6 +23,8 @@ void commit_nonce(char out[COMMIT_NONCE + 1]);
 /* Split path into its directory and last component, which must be usable as a name. */
 int commit_split(char *dir, size_t dir_size, char name[256], const char *path,
                  struct ckpt_err *err);
+/* Both at once, for who needs the directory's descriptor alone.  *fd is yours. */
+int commit_open_parent(int *fd, char name[256], const char *path, int code, struct ckpt_err *err);
 /* name, or a shorter stand-in when prefix and suffix would make it too long. */
 const char *commit_short(const char *name);
 /* Open the directory that path is in; -1 with err filled.  code: returned when it is absent. */

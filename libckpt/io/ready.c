@@ -44,14 +44,11 @@ int commit_check_dir(int parent, const char *name, const char *path, bool over,
 /* A file of flags, or a directory. */
 static int ready(const char *path, bool file, unsigned flags, struct ckpt_err *err)
 {
-    char dir[4096], name[256];
+    char name[256];
     int fd, rc;
 
-    if ((rc = commit_split(dir, sizeof dir, name, path, err)) != 0)
+    if ((rc = commit_open_parent(&fd, name, path, CKPT_ECREATE, err)) != 0)
         return rc;
-    fd = commit_parent(dir, path, CKPT_ECREATE, err);
-    if (fd < 0)
-        return ckpt_err_code(err);
     rc = file ? commit_check_file(fd, name, path, flags, err)
               : commit_check_dir(fd, name, path, false, err);
     if (rc == 0 && faccessat(fd, ".", W_OK | X_OK, AT_EACCESS))

@@ -244,14 +244,11 @@ static int remove_held(int parent, const char *name, int fd, const char *path,
 
 int ckpt_outdir_remove(const char *path, struct ckpt_err *err)
 {
-    char dir[4096], name[256];
+    char name[256];
     int parent, fd, rc;
 
-    if ((rc = commit_split(dir, sizeof dir, name, path, err)) != 0)
+    if ((rc = commit_open_parent(&parent, name, path, CKPT_ENOTFOUND, err)) != 0)
         return rc;
-    parent = commit_parent(dir, path, CKPT_ENOTFOUND, err);
-    if (parent < 0)
-        return ckpt_err_code(err);
     commit_leftovers(parent, ".trash-", "", true);
     fd = ckpt_fault(CKPT_FAULT_OPEN)
              ? (errno = EIO, -1)
