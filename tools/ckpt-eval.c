@@ -541,11 +541,11 @@ static int settle(struct eval_want *w, char **rest, int n_rest, struct cli *cli,
 
     for (size_t i = 0; rc == 0 && i < sizeof of / sizeof of[0]; i++)
         if (*of[i] && ckpt_path_is_descriptor(*of[i]))
-            rc = opt_stream(of[i], &cli->arena, err);
+            rc = opt_stream(of[i], NULL, &cli->arena, err);
     for (int i = 0; rc == 0 && w->nproc && !report_watched() && i < n_rest; i++) {
         const char *path = rest[i];
 
-        rc = ckpt_path_is_descriptor(path) ? opt_stream(&path, &cli->arena, err) : 0;
+        rc = ckpt_path_is_descriptor(path) ? opt_stream(&path, NULL, &cli->arena, err) : 0;
     }
     return rc;
 }

@@ -288,21 +288,6 @@ static void keep_memory_private(void)
     prctl(PR_SET_DUMPABLE, 0);
 }
 
-/* Standard input is either metrics or paths. */
-static int check_stdin(const struct opt_list *metrics, char *const *path, int n_path,
-                       struct ckpt_err *err)
-{
-    bool paths = n_path == 0;
-
-    for (int i = 0; i < n_path; i++)
-        paths |= strcmp(path[i], "-") == 0;
-    for (size_t i = 0; paths && i < metrics->n; i++)
-        if (strcmp(metrics->item[i], "/dev/stdin") == 0)
-            return ckpt_fail(err, CKPT_EUSAGE, "--card-metrics - takes standard input: name the "
-                             "paths");
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
@@ -337,7 +322,7 @@ int main(int argc, char **argv)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "where to publish is missing: ckpt-push DESTINATION "
                        "[PATH ...]");
     if (rc == 0)
-        rc = check_stdin(&w.card_metrics, rest + 1, n_rest - 1, &err);
+        rc = cli_items_check(rest + 1, n_rest - 1, &err);
     if (rc == 0)
         rc = dest_find(&job.dest, rest[0], &err);
     if (rc == 0)

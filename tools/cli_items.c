@@ -40,16 +40,25 @@ static bool is_pipe(int fd)
     return fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
-int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err)
+int cli_items_check(char *const *arg, int n_arg, struct ckpt_err *err)
 {
+    const char *option = opt_stream_taken();
     bool named = n_arg > 0;
-    struct cli_items *items;
 
-    *out = NULL;
     for (int i = 0; i < n_arg; i++)
         named &= strcmp(arg[i], "-") != 0;
-    if (!named && opt_stream_taken())
-        return ckpt_fail(err, CKPT_EUSAGE, "an option takes standard input: name the paths");
+    return named || !option ? 0 : ckpt_fail(err, CKPT_EUSAGE, "--%s - takes standard input: name "
+                                            "the paths", option);
+}
+
+int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err)
+{
+    struct cli_items *items;
+    int rc = cli_items_check(arg, n_arg, err);
+
+    *out = NULL;
+    if (rc)
+        return rc;
     if (n_arg == 0 && isatty(STDIN_FILENO))
         return ckpt_fail(err, CKPT_EUSAGE, "nothing to work on: name a path, or pipe paths in");
     items = ckpt_alloc(1, sizeof *items);
@@ -134,7 +143,7 @@ static int give(struct cli_items *items, char **out, const char *path, struct ck
 static int give_named(struct cli_items *items, char **out, const char *path, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
-    int rc = ckpt_path_is_descriptor(path) ? opt_stream(&path, &a, err) : 0;
+    int rc = ckpt_path_is_descriptor(path) ? opt_stream(&path, NULL, &a, err) : 0;
 
     if (rc == 0)
         rc = give(items, out, path, err);

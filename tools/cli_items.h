@@ -19,6 +19,8 @@
  */
 struct cli_items;
 
+/* Refuse paths from standard input where an option has read it; before other work of a tool. */
+int cli_items_check(char *const *arg, int n_arg, struct ckpt_err *err);
 int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err);
 /*
  * Allow a checkpoint, an archive or compressed data on stdin instead of lines: then the item is

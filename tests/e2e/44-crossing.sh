@@ -79,8 +79,8 @@ twice "data and a template" eval-file "a file for --chat-template" 'cat e.jsonl 
 twice "predictions and those of the base" predictions "a file for --base-predictions" 'cat p.jsonl | ckpt-eval --predictions - --base-predictions - --metric squad'
 echo 'eval_file: e.jsonl' >e.yaml
 t "a run file" bash -c 'ckpt-eval -q --config - base <e.yaml'
-expect_says 64 "and no models" "an option takes standard input: name the paths" bash -c 'cat e.yaml | ckpt-eval --config -'
-expect_says 64 "nor paths of another tool" "an option takes standard input: name the paths" bash -c 'echo "to: hf" | ckpt-merge --config - -o out -'
+expect_says 64 "and no models" "--config - takes standard input: name the paths" bash -c 'cat e.yaml | ckpt-eval --config -'
+expect_says 64 "nor paths of another tool" "--config - takes standard input: name the paths" bash -c 'echo "to: hf" | ckpt-merge --config - -o out -'
 t "the base alone" [ "$(ev --json -t e.jsonl --base - --tokenizer base base <base.st | grep -c '"difference": 0.0')" -gt 3 ]
 t "predictions of the base in a pipe" ev --predictions p.jsonl --base-predictions <(cat p.jsonl) --metric squad
 

@@ -413,7 +413,7 @@ static int read_file(struct opt_table *t, struct opt_input *in, const char *path
     const char *name = path;
     char *text = NULL;
     size_t n = 0;
-    int rc = opt_stream(&path, t->arena, err);
+    int rc = opt_stream(&path, "config", t->arena, err);
 
     if (rc == 0)
         rc = ckpt_file_open(&file, path, CKPT_FOLLOW, err);

@@ -115,12 +115,14 @@ int opt_run_text(struct opt_table *t, const char *name, const char *text, size_t
 int opt_read_inner(struct opt_table *t, const struct opt_dialect *d, const char *value,
                    const char *where, struct ckpt_err *err);
 /* For a file that an option names: "-" and a pipe are replaced by the path of a file with all
- * their bytes, allocated in the arena or for ever; other paths stay. */
-int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err);
+ * their bytes, allocated in the arena or for ever; other paths stay.  option: NULL for a path of
+ * the command line, which is not "-". */
+int opt_stream(const char **path, const char *option, struct ckpt_arena *arena,
+               struct ckpt_err *err);
 /* The same for all values of the options with these names. */
 int opt_streams(const struct opt_table *t, const char *names, struct ckpt_err *err);
-/* Whether an option of this process has read standard input, so that nothing is left there. */
-bool opt_stream_taken(void);
+/* The option of this process that has read standard input, of which nothing is left; or NULL. */
+const char *opt_stream_taken(void);
 /* --help and --completion on stdout. */
 void opt_help(const struct opt_table *t, const struct opt_spec *spec, const struct cli *cli);
 int opt_completion(const struct opt_table *t, const struct cli *cli, const char *shell,

@@ -19,6 +19,8 @@
 
 #define STREAMS "CKPT_STREAMS"
 
+static const char *taken_by;            /* the option that has read standard input */
+
 /* The path that the parent process passed on for a stream, or NULL; in the arena. */
 static int left_for(const char **out, const char *path, struct ckpt_arena *a, struct ckpt_err *err)
 {
@@ -44,14 +46,14 @@ static bool is_own(const char *left)
     return strncmp(left, own, (size_t)n) == 0;
 }
 
-bool opt_stream_taken(void)
+const char *opt_stream_taken(void)
 {
     for (const char *at = getenv(STREAMS); at && *at; at += *at == '\n') {
         if (strncmp(at, "-\t", 2) == 0 && is_own(at + 2))
-            return true;
+            return taken_by;
         at += strcspn(at, "\n");
     }
-    return false;
+    return NULL;
 }
 
 static int leave(const char *path, int fd, struct ckpt_arena *a, struct ckpt_err *err)
@@ -99,7 +101,8 @@ static int spool(int *fd, int from, const char *name, struct ckpt_err *err)
     return rc;
 }
 
-int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err)
+int opt_stream(const char **path, const char *option, struct ckpt_arena *arena,
+               struct ckpt_err *err)
 {
     const char *given = *path, *found;
     bool in = strcmp(given, "-") == 0;
@@ -130,9 +133,11 @@ int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err
         close(from);
     if (rc == 0)
         rc = leave(given, fd, arena, err);
-    if (rc == 0 && in)
+    if (rc == 0 && in) {
+        taken_by = option;
         *path = "/dev/stdin";
-    else if (rc == 0 && !(*path = ckpt_arena_printf(arena, "/dev/fd/%d", fd)))
+    }
+    if (rc == 0 && !in && !(*path = ckpt_arena_printf(arena, "/dev/fd/%d", fd)))
         rc = ckpt_nomem(err, 16);
     return rc;
 }
@@ -153,7 +158,7 @@ int opt_streams(const struct opt_table *t, const char *names, struct ckpt_err *e
             return ckpt_nomem(err, count * sizeof *all);
         for (size_t k = 0; k < count && rc == 0; k++) {
             all[k] = from[k];
-            rc = opt_stream(&all[k], t->arena, err);
+            rc = opt_stream(&all[k], s->row->name, t->arena, err);
         }
         if (rc)
             ckpt_err_in(err, "--%s", s->row->name);
