@@ -72,7 +72,8 @@ __global__ void halve(const __grid_constant__ struct halves h, const int32_t *st
     h.leading_start[2 * d + 1] = h.leading_end[2 * d + 1] = first;
 }
 
-/* One row a block: what the leading rows gave is added, and padding gets that alone. */
+/* A block for each row of keys: the gradients by the leading rows are added.  Padding has no
+ * others. */
 template <typename T>
 __global__ void add_leading(const __grid_constant__ struct attn a, const T *dk, const T *dv,
                             const int32_t *start, const int32_t *real_start,
