@@ -3,7 +3,7 @@
 # published model's shape, data of the right shape, few steps.  STEPS=N, NPROC=N, OUT=DIR; WORKERS and SETTINGS as run.sh has them.
 #
 # Each ends with the duties that few steps can show; small tokenizers stand in for the published ones.
-# Space, at most, in GB: A 180, B 330, C 240 with five settings and 380 with all eight, D 130, E 230.
+# Space, at most, in GB: A 180, B 330, C 240 with five settings and 380 with all eight, D 130, E 320.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 steps=${STEPS:-8} golden=$PWD/tests/golden

@@ -80,11 +80,12 @@ killed() {
     pkill -KILL -n -f -- "^ckpt-train .*-o $out/killed" && wait $pid || { cat "$out/.killed"; return 1; }
     grep -q 'killed by SIGKILL' "$out/.killed" && cmp "$whole/adapter_model.safetensors" "$out/killed/adapter_model.safetensors" && ls "$C"/global_step*/*rank_1* && rm -rf "$out"/{unbroken,killed}
 }
-# All weights of a small model: its checkpoint as a model, tested, with its predictions.
+# All weights of the model: its checkpoint as a model, tested, with its predictions.
 all_weights() {
-    local base=$golden/saved/qwen3
-    ckpt-train -q --config "$recipe" "${task[@]}" --device cpu --nproc 2 --model "$base" --train-file "$D/training.jsonl" --eval-file "$D/validation.jsonl" --train-split-ratio 0 --report-to none --full-ft true --max-seq-length 64 \
-        --eval-steps 1 --max-steps 2 --no-final-model -o "$out/all" && ckpt-merge -q --verify -o "$out/all-merged" "$out/all" && beside f1 "${task[@]}" --eval-file "$D/test.jsonl" --max-eval-samples 8 --metric squad --max-new-tokens 8 "$out/all-merged"
+    rm -rf "$out"/{whole,adapter}
+    $(train_on "$nproc") -q --config "$recipe" "${task[@]}" "${model[@]}" --train-file "$D/training.jsonl" --eval-file "$D/validation.jsonl" --train-split-ratio 0 --report-to none "${more[@]}" --full-ft true --optim adamw_8bit \
+        --eval-steps 2 --max-steps 2 --no-final-model -o "$out/all" && ckpt-merge -q --verify -o "$out/all-merged" "$out/all" && rm -rf "$out/all" &&
+        beside f1 "${task[@]}" --eval-file "$D/test.jsonl" --max-eval-samples 8 --metric squad --max-new-tokens 8 "$out/all-merged"
 }
 cloned "$hub" "$out/clone"
 root() { (cd "$(cat "$out/newest")" && find . -type f | sort | xargs sha256sum) | (cd "$out/clone" && sha256sum -c --quiet); }
