@@ -151,25 +151,38 @@ static int give_named(struct cli_items *items, char **out, const char *path, str
     return rc;
 }
 
+/* The next path of the pipe, which the thread has leased. */
+static int next_ahead(struct cli_items *items, char **out, struct ckpt_err *err)
+{
+    struct ckpt_lock *lease;
+    char *path;
+    int rc;
+
+    cli_drain(true);
+    rc = items->ahead ? 0 : cli_ahead_start(&items->ahead, items->lines.end, items->lines.head,
+                                            items->lines.n_head, err);
+    rc = rc ? rc : cli_ahead_next(items->ahead, &path, &lease, err);
+    if (rc)
+        return rc;
+    keep_lease(items, lease);
+    items->from_stdin = items->piped = path != NULL;
+    if (!path || !items->best) {
+        *out = path;
+        return 0;
+    }
+    rc = give(items, out, path, err);
+    ckpt_free(path);
+    return rc;
+}
+
 /* *out stays NULL at the end of stdin. */
 static int next_line(struct cli_items *items, char **out, struct ckpt_err *err)
 {
-    struct ckpt_lock *lease;
     bool more;
     int rc;
 
-    if (items->pipe) {
-        cli_drain(true);
-        rc = items->ahead ? 0 : cli_ahead_start(&items->ahead, items->lines.end,
-                                                items->lines.head, items->lines.n_head, err);
-        if (rc)
-            return rc;
-        if ((rc = cli_ahead_next(items->ahead, out, &lease, err)) != 0)
-            return rc;
-        keep_lease(items, lease);
-        items->from_stdin = items->piped = *out != NULL;
-        return 0;
-    }
+    if (items->pipe)
+        return next_ahead(items, out, err);
     if ((rc = cli_lines_next(&items->lines, &more, err)) != 0)
         return rc;
     items->from_stdin = more;
