@@ -44,15 +44,15 @@ bool oci_is_tag(const char *s)
 }
 
 /* Parts of lower-case letters and digits, joined by ".", "_", "__" or dashes. */
-static bool is_name(const char *s)
+static bool is_name(const char *name)
 {
     bool joint = true;
 
-    for (; *s; s++) {
+    for (const char *s = name; *s; s++) {
         bool letter = (*s >= 'a' && *s <= 'z') || (*s >= '0' && *s <= '9');
+        bool again = s > name && s[-1] == *s && (*s == '-' || *s == '_');
 
-        if (!letter && (!strchr("._-/", *s) ||
-                        (joint && !(s[-1] == *s && (*s == '-' || *s == '_')))))
+        if (!letter && (!strchr("._-/", *s) || (joint && !again)))
             return false;
         joint = !letter;
     }
