@@ -32,6 +32,8 @@ t "a run on its parquet files" train_text repo "$G/hf-imdb/data/train-*"
 t "a saved data set gives the losses of its parquet files" same_losses saved repo
 expect_says 64 "a data set of two splits" "hint: name one of them, as in $G/hf-saved/train" train_text x "$G/hf-saved"
 expect_says 64 "a folder with files of two splits" "files of several splits" train_text x "$G/hf-imdb"
+mkdir "$T/mixed"; for f in more train test; do echo '{"text":"a"}' > "$T/mixed/$f.jsonl"; done
+expect_says 64 "and one of none before them" "files of several splits, test.jsonl and train.jsonl" train_text x "$T/mixed"
 # Every way to write the same rows, the same losses.
 F=$G/data/flat
 train_rows() { # NAME FILE [option ...]
