@@ -22,6 +22,8 @@ expect_says 65 "a cut file" "cut.parquet: does not end in PAR1" train x "$T/cut.
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n' > "$T/pointer.parquet"
 expect_says 65 "B6 a Git LFS pointer" "pointer.parquet: is a Git LFS pointer" train x "$T/pointer.parquet"
 expect 73 "no place for the rows" env TMPDIR=/nowhere/at/all ckpt-eval -q --eval-file "$D.parquet" "$T/lines/checkpoint-3"
+tar cf "$T/rows.tar" -C "$T" pointer.parquet
+expect_says 65 "data in an archive" "hint: it is an archive: unpack it" train x "$T/rows.tar"
 # What datasets' save_to_disk leaves, and a repository as it lies on the Hub.
 train_text() {
     ckpt-train -q --model "$T/base" --train-file "$2" --max-seq-length 64 --max-steps 2 \
