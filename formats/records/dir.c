@@ -135,30 +135,32 @@ static int keep_split(const char *path, const char **name, size_t *n, const char
                       struct ckpt_err *err)
 {
     enum split_rule rule = split_rule_of(name, *n);
-    size_t kept = 0;
+    size_t kept = 0, first = 0;     /* of a split: a file of none may come before */
 
     assert(name || *n == 0);
+    while (first + 1 < *n && split_name_of(name[first], rule).len == 0)
+        first++;
     for (size_t i = 0; i < *n; i++) {
-        struct split_name a = split_name_of(name[0], rule), b = split_name_of(name[i], rule);
+        struct split_name a = split_name_of(name[first], rule), b = split_name_of(name[i], rule);
 
         if (split && b.len == strlen(split) && strncmp(b.name, split, b.len) == 0) {
             name[kept++] = name[i];
         } else if (!split && a.len && b.len &&
                    (a.len != b.len || strncmp(a.name, b.name, a.len) != 0)) {
-            const char *one = strncmp(b.name, "train", b.len) == 0 ? name[i] : name[0];
+            const char *one = strncmp(b.name, "train", b.len) == 0 ? name[i] : name[first];
             size_t len = strcspn(one, "-0123456789");
 
-            ckpt_fail(err, CKPT_EUSAGE, "%s: files of several splits, %s and %s", path, name[0],
-                      name[i]);
+            ckpt_fail(err, CKPT_EUSAGE, "%s: files of several splits, %s and %s", path,
+                      name[first], name[i]);
             return ckpt_err_hint(err, "name a split, or the files of one, as in '%.150s/%.*s*'",
                                  path, (int)(len < 60 ? len : 60), one);
         }
     }
     if (split && kept == 0 && *n > 0) {
-        struct split_name a = split_name_of(name[0], rule);
+        struct split_name a = split_name_of(name[first], rule);
 
         return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no files of split \"%s\"; %s is of \"%.*s\"",
-                         path, split, name[0], (int)a.len, a.name);
+                         path, split, name[first], (int)a.len, a.name);
     }
     if (split)
         *n = kept;

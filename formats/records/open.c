@@ -109,9 +109,13 @@ static int choose(const struct record_ops **out, const char *name, struct ckpt_f
     }
     if (!*out && n == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "is empty, and its name does not say of what");
-    if (!*out)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither JSON nor CSV nor parquet nor "
-                         "Arrow nor token ids nor a .txt file");
+    if (!*out) {
+        ckpt_fail(err, CKPT_EUNSUPPORTED, "neither JSON nor CSV nor parquet nor "
+                  "Arrow nor token ids nor a .txt file");
+        return n > 262 && (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head + 257, "ustar", 5) == 0)
+                   ? ckpt_err_hint(err, "it is an archive: unpack it, a folder of files is read")
+                   : CKPT_EUNSUPPORTED;
+    }
     return 0;
 }
 

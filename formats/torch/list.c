@@ -22,6 +22,7 @@
 struct frame {
     const struct value *v;
     size_t              i, path_len;
+    enum ckpt_kind      outside;        /* kind of the tensors around it */
     bool                mixed;          /* its keys are texts and others */
 };
 
@@ -49,6 +50,24 @@ static bool is_mixed(const struct value_pairs *d)
     return texts && texts < d->n;
 }
 
+/* The value of a dictionary, or of an object that is one (a defaultdict); NULL when absent. */
+static const struct value *find(const struct value *v, const char *key)
+{
+    const struct value_pairs *d = pairs_of(v);
+    const struct value *found = NULL;
+
+    for (size_t i = 0; d && i < d->n; i++)
+        if (value_is(d->key[i], VALUE_STR) && strcmp(d->key[i]->u.text.p, key) == 0)
+            found = d->val[i];
+    return found;
+}
+
+/* Whether it is an optimizer's state, or random states of a training process. */
+static bool holds_no_weights(const struct value *v)
+{
+    return (find(v, "state") && find(v, "param_groups")) || (find(v, "python") && find(v, "cpu"));
+}
+
 /* Visit v at the current path: list a tensor, enter a container. */
 static int visit(struct lister *l, const struct value *v)
 {
@@ -67,7 +86,9 @@ static int visit(struct lister *l, const struct value *v)
             return 0;                   /* inside itself */
     if (l->depth == sizeof l->frame / sizeof l->frame[0])
         return ckpt_fail(l->err, CKPT_ELIMIT, "values nested deeper than %zu", l->depth);
-    l->frame[l->depth++] = (struct frame){v, 0, l->path.len, is_mixed(pairs_of(v))};
+    l->frame[l->depth++] = (struct frame){v, 0, l->path.len, l->to->kind, is_mixed(pairs_of(v))};
+    if (holds_no_weights(v))
+        l->to->kind = CKPT_OTHER;
     return 0;
 }
 
@@ -182,6 +203,7 @@ static int walk(struct lister *l, const struct value *root)
         l->path.len = f->path_len;
         v = child(f->v, f->i++, &key, &number, &same_path);
         if (!v) {
+            l->to->kind = f->outside;
             l->depth--;
             continue;
         }
@@ -196,23 +218,17 @@ static int walk(struct lister *l, const struct value *root)
 /* The state dict inside {"model": ...} and the like, or NULL. */
 static const struct value *unwrap(const struct value *root)
 {
-    static const char *const wrappers[] = {"model", "state_dict", "module"};
+    static const char *const wrappers[] = {"model", "state_dict", "module", "model_state_dict"};
 
-    for (size_t i = 0; i < 3; i++) {
-        const struct value *v = value_get(root, wrappers[i]);
+    for (size_t i = 0; i < sizeof wrappers / sizeof wrappers[0]; i++) {
+        const struct value *v = find(root, wrappers[i]);
+        const struct value_pairs *d = v ? pairs_of(v) : NULL;
 
-        for (size_t k = 0; value_is(v, VALUE_DICT) && k < v->u.dict.n; k++)
-            if (value_is(v->u.dict.val[k], VALUE_TENSOR))
+        for (size_t k = 0; d && k < d->n; k++)
+            if (torch_add_is(d->val[k]))
                 return v;
     }
     return NULL;
-}
-
-/* Whether it is an optimizer's state, or random states of a training process. */
-static bool holds_no_weights(const struct value *root)
-{
-    return (value_get(root, "state") && value_get(root, "param_groups")) ||
-           (value_get(root, "python") && value_get(root, "cpu"));
 }
 
 int torch_list(struct torch_adder *to, struct ckpt_err *err)
@@ -236,7 +252,7 @@ int torch_list(struct torch_adder *to, struct ckpt_err *err)
         l->path.len = 0;
         l->skip = inner;
     }
-    to->kind = inner || holds_no_weights(root) ? CKPT_OTHER : CKPT_WEIGHT;
+    to->kind = inner ? CKPT_OTHER : CKPT_WEIGHT;
     if (rc == 0)
         rc = walk(l, root);
     ckpt_buf_release(&l->path);

@@ -2,9 +2,9 @@
  * torch/list - the tensors of a value tree under the names of their paths.
  *
  * Keys joined by ".", list positions as numbers; pairs, items and attributes of an object
- * are named as if it were a dictionary.  A state dict inside {"model": ...}, {"state_dict": ...}
- * or {"module": ...} is listed without that wrapper, its siblings are CKPT_OTHER; so are
- * all tensors of an optimizer's or a random state's file.
+ * are named as if it were a dictionary.  A state dict inside {"model": ...}, {"state_dict": ...},
+ * {"module": ...} or {"model_state_dict": ...} is listed without that wrapper, its siblings are
+ * CKPT_OTHER; so are all tensors below an optimizer's state or a random state, wherever it is.
  */
 #ifndef CKPT_FORMATS_TORCH_LIST_H
 #define CKPT_FORMATS_TORCH_LIST_H

@@ -22,6 +22,8 @@ expect_says 65 "a cut file" "cut.parquet: does not end in PAR1" train x "$T/cut.
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n' > "$T/pointer.parquet"
 expect_says 65 "B6 a Git LFS pointer" "pointer.parquet: is a Git LFS pointer" train x "$T/pointer.parquet"
 expect 73 "no place for the rows" env TMPDIR=/nowhere/at/all ckpt-eval -q --eval-file "$D.parquet" "$T/lines/checkpoint-3"
+tar cf "$T/rows.tar" -C "$T" pointer.parquet
+expect_says 65 "data in an archive" "hint: it is an archive: unpack it" train x "$T/rows.tar"
 # What datasets' save_to_disk leaves, and a repository as it lies on the Hub.
 train_text() {
     ckpt-train -q --model "$T/base" --train-file "$2" --max-seq-length 64 --max-steps 2 \
@@ -32,6 +34,8 @@ t "a run on its parquet files" train_text repo "$G/hf-imdb/data/train-*"
 t "a saved data set gives the losses of its parquet files" same_losses saved repo
 expect_says 64 "a data set of two splits" "hint: name one of them, as in $G/hf-saved/train" train_text x "$G/hf-saved"
 expect_says 64 "a folder with files of two splits" "files of several splits" train_text x "$G/hf-imdb"
+mkdir "$T/mixed"; for f in more train test; do echo '{"text":"a"}' > "$T/mixed/$f.jsonl"; done
+expect_says 64 "and one of none before them" "files of several splits, test.jsonl and train.jsonl" train_text x "$T/mixed"
 # Every way to write the same rows, the same losses.
 F=$G/data/flat
 train_rows() { # NAME FILE [option ...]

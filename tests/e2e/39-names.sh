@@ -136,6 +136,8 @@ t "columns of dataset_info.json" is field_mapping '"{\"instruction\": \"title\"}
 t "a data set of the Hub" is train_file '["hf://datasets/o/n"]' --config <(sed 's/^dataset: a/dataset: hub/' "$T/lf.yaml")
 expect_says 78 "a data set that is not there" "has no data set none" ckpt-train --config <(sed 's/^dataset: a/dataset: none/' "$T/lf.yaml")
 expect_says 78 "stages that are not done" "stage dpo: supervised fine-tuning" ckpt-train --config <(sed 's/^stage: sft/stage: dpo/' "$T/lf.yaml")
+printf 'tokenizer:\n  _component_: torchtune.models.llama3.llama3_tokenizer\n' > "$T/tune.yaml"
+expect_says 78 "torchtune's file is named" "hint: a file of torchtune is not read" ckpt-train --config "$T/tune.yaml"
 cat >"$T/ax.yml" <<X
 base_model: $T/base
 datasets:

@@ -41,7 +41,7 @@ X=$P/shared.expected.safetensors
 reads safetensors "a file" "$X" "$X"
 reads hf "shards and their index" "$G/hf/sharded/model-00001-of-00002.safetensors" "$G/hf/sharded"
 reads hf "pytorch_model.bin" "$G/hf/bin" "$G/hf/bin"
-for f in shared noncontig zero_d dtypes state_dict proto2 proto3 proto4_t24 proto5 big_endian no_byteorder_addrkeys legacy legacy_proto4 tar script unread arrays_p2 arrays_p5; do
+for f in shared noncontig zero_d dtypes state_dict proto2 proto3 proto4_t24 proto5 big_endian no_byteorder_addrkeys legacy legacy_proto4 tar script unread arrays_p2 arrays_p5 training two_models; do
     case $f in proto*) want=$P/$f ;; arrays*) want=$P/arrays ;; *) want=$P/$f ;; esac
     case $f in
     unread) reads torch "$f" "$want.expected.safetensors" --include w --include b "$P/$f.pt" ;;

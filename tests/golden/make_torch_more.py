@@ -302,8 +302,23 @@ def quantised():
         torch.save({"q": Window(d["i8"], q)}, f"{out}/quantised_{name}.pt")
 
 
+def training():
+    """A training program's files: torch's tutorial's, one of two models, random states."""
+    torch.manual_seed(8)
+    m = torch.nn.Linear(3, 2)
+    optim = torch.optim.AdamW(m.parameters())
+    m(torch.ones(1, 3)).sum().backward()
+    optim.step()
+    weights = m.state_dict()
+    save("training", {"epoch": 1, "model_state_dict": collections.defaultdict(list, weights),
+                      "optimizer_state_dict": optim.state_dict(), "opt": optim.state_dict(),
+                      "cuda_rng_states": [torch.zeros(16, dtype=torch.uint8)]}, weights)
+    save("two_models", {"g": weights, "d": {"w": torch.ones(2)}, "g_opt": optim.state_dict()},
+         {"d.w": torch.ones(2)} | {f"g.{k}": v for k, v in weights.items()})
+
+
 out = sys.argv[1] if len(sys.argv) > 1 else None
 if __name__ == "__main__":
     for make in (no_crc, tar, script, mesh, unread, conj, export, arrays, more_dtypes,
-                 quantised, module):
+                 quantised, module, training):
         make()

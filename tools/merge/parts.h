@@ -76,6 +76,8 @@ int merge_check_result(const struct ckpt_source *src, const struct ckpt_source *
 
 /* Whether optimizer states are among the tensors. */
 bool merge_has_states(const struct ckpt_source *src);
+/* Whether it is of an optimizer's state beside the weights of a training program's file. */
+bool merge_is_optimizer(const struct ckpt_tensor *t);
 /*
  * With --optimizer keep: *run becomes the directory whose states are copied as files, where the
  * input has them in a file.  CKPT_EUNSUPPORTED when the output cannot hold the input's states; a

@@ -12,8 +12,7 @@ bool merge_has_states(const struct ckpt_source *src)
     for (size_t i = 0; i < ckpt_source_count(src); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
 
-        if (t->kind == CKPT_OPTIM ||
-            (t->kind == CKPT_OTHER && strncmp(t->name, "optimizer", 9) == 0))
+        if (t->kind == CKPT_OPTIM || merge_is_optimizer(t))
             return true;
     }
     return false;

@@ -33,13 +33,26 @@ static int drop_tied(struct ckpt_source **src, struct ckpt_err *err)
     return rc;
 }
 
+bool merge_is_optimizer(const struct ckpt_tensor *t)
+{
+    return t->kind == CKPT_OTHER &&
+           (strncmp(t->name, "optimizer", 9) == 0 || strstr(t->name, ".state."));
+}
+
+static bool is_random_state(const struct ckpt_tensor *t)
+{
+    return t->dtype == CKPT_U8 && t->shape.rank == 1 &&
+           (strstr(t->name, "rng") || strstr(t->name, "random_state"));
+}
+
 /*
  * A training program's dictionary in one torch file, such as Lightning's .ckpt: states of
- * optimizers, loops and callbacks beside the weights are dropped with the optimizer.
+ * optimizers, loops, callbacks and random numbers beside the weights are dropped with the
+ * optimizer.  Its optimizers may have any key; below it torch's own is "state".
  */
 static int drop_states(struct ckpt_source **src, struct ckpt_err *err)
 {
-    static const char *const states[] = {"optimizer", "lr_scheduler", "callbacks.", "loops."};
+    static const char *const states[] = {"lr_scheduler", "callbacks.", "loops."};
     size_t n = ckpt_source_count(*src), kept = 0, weights = 0;
     size_t *keep = ckpt_alloc(n + 1, sizeof *keep);
     int rc = 0;
@@ -48,7 +61,7 @@ static int drop_states(struct ckpt_source **src, struct ckpt_err *err)
         return ckpt_nomem(err, n * sizeof *keep);
     for (size_t i = 0; i < n; i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(*src, i);
-        bool state = false;
+        bool state = merge_is_optimizer(t) || (t->kind == CKPT_OTHER && is_random_state(t));
 
         for (size_t k = 0; t->kind == CKPT_OTHER && k < sizeof states / sizeof states[0]; k++)
             state |= strncmp(t->name, states[k], strlen(states[k])) == 0;

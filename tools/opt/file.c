@@ -43,6 +43,21 @@ static bool is_null(const yaml_node_t *v)
            (!*text || strcmp(text, "~") == 0 || strcasecmp(text, "null") == 0);
 }
 
+/* Whether the mapping names a class to make of it, as in torchtune's files. */
+static bool names_component(struct reader *r, const yaml_node_t *v)
+{
+    const yaml_node_pair_t *pair = v->data.mapping.pairs.start;
+    const yaml_node_t *key;
+
+    for (; v->type == YAML_MAPPING_NODE && pair < v->data.mapping.pairs.top; pair++) {
+        key = yaml_document_get_node(&r->doc, pair->key);
+        if (key->type == YAML_SCALAR_NODE &&
+            strcmp((const char *)key->data.scalar.value, "_component_") == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Copy the scalar's text to memory that outlives the document: options borrow it. */
 static int text_of(struct reader *r, const yaml_node_t *v, const char **out)
 {
@@ -251,10 +266,13 @@ static int nested(struct reader *r, struct opt_input *in, struct opt_entry *e,
     }
     if (opt_dialect_nests(in->dialect, e->name, n))
         return enter(r, in, e->name, v, depth);
-    if (s && !f)
-        return bad(r, v->type == YAML_SEQUENCE_NODE ? yaml_document_get_node(
-                       &r->doc, v->data.sequence.items.start[0]) : v,
-                   "a plain value is wanted here");
+    if (s && !f) {
+        bad(r, v->type == YAML_SEQUENCE_NODE ? yaml_document_get_node(
+                &r->doc, v->data.sequence.items.start[0]) : v, "a plain value is wanted here");
+        return names_component(r, v) ? ckpt_err_hint(r->err, "a file of torchtune is not read: "
+                                                     "ckpt-run(5) has those that are")
+                                     : CKPT_ECONFIG;
+    }
     e->value = shown;
     e->n = length(v) ? 1 : 0;
     e->mapping = true;

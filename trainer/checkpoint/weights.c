@@ -76,6 +76,21 @@ static int take(size_t *index, const struct params *params, const struct ckpt_so
     return 0;
 }
 
+/* Name the prefix that is before a parameter's name, as torch.compile and DDP put one. */
+static void hint_prefix(const struct params *params, const char *odd, struct ckpt_err *err)
+{
+    size_t n = strlen(odd), least = n;
+
+    for (size_t i = 0; i < params->n; i++) {
+        size_t len = strlen(params->item[i].name);
+
+        if (len < n && n - len < least && strcmp(odd + n - len, params->item[i].name) == 0)
+            least = n - len;
+    }
+    if (least < n && least < 100)
+        ckpt_err_hint(err, "ckpt-merge --rename %.*s= takes the prefix away", (int)least, odd);
+}
+
 int weights_match(size_t *index, const struct params *params, const struct ckpt_source *src,
                   const char *const *moment, const char *tied, bool exact, struct ckpt_err *err)
 {
@@ -107,9 +122,12 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
             odd = n_odd++ ? odd : tensor->name;
         }
     }
-    if (n_odd)
-        return ckpt_fail_as(err, CKPT_EMISMATCH, "unexpected",
-                            "tensor %s: not a parameter of this model (%zu such)", odd, n_odd);
+    if (n_odd) {
+        ckpt_fail_as(err, CKPT_EMISMATCH, "unexpected",
+                     "tensor %s: not a parameter of this model (%zu such)", odd, n_odd);
+        hint_prefix(params, odd, err);
+        return CKPT_EMISMATCH;
+    }
     lend_tokens(index, params, tied);
     for (size_t i = params->n; i-- > 0;)
         if (index[i] == SIZE_MAX && params->item[i].kind == PARAM_BASE && (!moment || moment[i])) {

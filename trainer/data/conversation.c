@@ -50,7 +50,8 @@ const char *conversation_field(const json_t *record)
 /* Turn {from, value} of one message into {role, content}; *renamed: it had these members. */
 static int rename_turn(json_t *message, size_t i, bool *renamed, struct ckpt_err *err)
 {
-    json_t *from = json_object_get(message, "from"), *value = json_object_get(message, "value");
+    json_t *from = json_object_get(message, "from"), *value = json_object_get(message, "value"),
+           *weight = json_object_get(message, "weight");
     int bad = 0;
 
     if (json_is_string(from)) {
@@ -65,6 +66,9 @@ static int rename_turn(json_t *message, size_t i, bool *renamed, struct ckpt_err
         return ckpt_nomem(err, sizeof *message);
     if (!json_is_string(json_object_get(message, "role")))
         return ckpt_fail(err, CKPT_EFORMAT, "message %zu has no role", i + 1);
+    if (json_is_number(weight) && json_number_value(weight) != 0 && json_number_value(weight) != 1)
+        return ckpt_fail(err, CKPT_EFORMAT, "message %zu: weight %g, 0 or 1 is wanted", i + 1,
+                         json_number_value(weight));
     return 0;
 }
 
@@ -170,6 +174,23 @@ static bool is_assistant(const struct conversation *t, size_t i)
     const json_t *role = json_object_get(json_array_get(t->messages, i), "role");
 
     return strcmp(json_string_value(role), "assistant") == 0;
+}
+
+/* Whether message i says that it is not to be learnt. */
+static bool is_left_out(const struct conversation *t, size_t i)
+{
+    const json_t *weight = json_object_get(json_array_get(t->messages, i), "weight");
+
+    return json_is_number(weight) && json_number_value(weight) == 0;
+}
+
+/* Whether a turn of the assistant says so: the template's own marks do not know of it. */
+static bool leaves_out(const struct conversation *t)
+{
+    for (size_t i = 0; i < json_array_size(t->messages); i++)
+        if (is_assistant(t, i) && is_left_out(t, i))
+            return true;
+    return false;
 }
 
 static int render(const struct conversation *t, const struct chat *c, size_t n, bool prompt,
@@ -359,7 +380,7 @@ static int add_turns(const struct conversation *t, const struct chat *c, size_t 
     int rc = 0;
 
     for (size_t i = from; rc == 0 && i < json_array_size(t->messages); i++)
-        if (is_assistant(t, i))
+        if (is_assistant(t, i) && !is_left_out(t, i))
             rc = add_turn(t, c, i, &part, out, err);
     jinja_out_release(&part);
     return rc;
@@ -409,9 +430,10 @@ int conversation_render(const struct conversation *t, const struct chat *c,
         if (out->span[i].begin < out->span[i].end)
             out->span[n++] = out->span[i];
     out->n_span = n;
-    if (loss == CONVERSATION_ASSISTANT && t->n_prompt == 0 && chat_marks(c, t->tools != NULL))
+    if (loss == CONVERSATION_ASSISTANT && t->n_prompt == 0 && chat_marks(c, t->tools != NULL) &&
+        !leaves_out(t))
         rc = 0;
-    else if (loss == CONVERSATION_LAST && n > 0)
+    else if (loss == CONVERSATION_LAST && n > 0 && !leaves_out(t))
         rc = keep_after(t, c, last_turn(t), out, err);
     else if ((out->n_span = 0, loss == CONVERSATION_ALL))
         rc = add_span(out, 0, out->text.len, err);

@@ -14,7 +14,8 @@
  * including it ends.  That rendering must be a prefix of the whole (except for a closing eos,
  * which some templates put after every text), or else a marker put after the turn's content must
  * show the place.  Of prompt and completion, loss is on the completion, which begins where the
- * rendered prompt first differs from the text.
+ * rendered prompt first differs from the text.  A turn of the assistant with "weight": 0 carries no
+ * loss, as in OpenAI's and Mistral's files.
  *
  * Source: trl 1.16 sft_trainer.py (assistant_only_loss, completion_only_loss), data_utils.py.
  */

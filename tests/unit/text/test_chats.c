@@ -305,6 +305,12 @@ TEST(refuses)
     expect_refusal("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}, "
                    "{\"content\":\"b\"}]}\n", &o,
                    "message 2 has no role");
+    expect_refusal("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}, "
+                   "{\"role\":\"assistant\",\"content\":\"b\",\"weight\":0.5}]}\n", &o,
+                   "message 2: weight 0.5, 0 or 1 is wanted");
+    expect_refusal("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}, "
+                   "{\"role\":\"assistant\",\"content\":\"b\",\"weight\":0}]}\n", &o,
+                   "no turn of the assistant, so nothing to learn");
     expect_refusal("{\"a\":1,\"messages\":[{\"role\":\"user\"},{\"role\":\"assistant\"}],"
                    "\"chat_template_kwargs\":[]}\n", &o, "\"chat_template_kwargs\" is no object");
     expect_refusal("{\"messages\":[{\"role\":\"user\"}],\"tools\":\"[{\"}\n", &o, "tools: ");
@@ -411,6 +417,11 @@ TEST(fields)
                   "{\"from\":\"observation\",\"value\":\"x\"},"
                   "{\"from\":\"function_call\",\"value\":\"y\"}]}\n", &o,
                   "first<|im_end|>\ny<|im_end|>\n");
+    expect_learnt("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+                  "{\"role\":\"assistant\",\"content\":\"not\",\"weight\":0},"
+                  "{\"role\":\"user\",\"content\":\"b\",\"weight\":0},"
+                  "{\"role\":\"assistant\",\"content\":\"so\",\"weight\":1}]}\n", &o,
+                  "so<|im_end|>\n");
     expect_learnt(HELLO, &left, "b<|im_end|>\n");
     expect_learnt(HELLO, &cut, "");
 }
