@@ -88,9 +88,9 @@ static int take_codes(struct session *s, const struct file *f, const struct code
 {
     enum optim_state_array of = k ? OPTIM_STATE_AVG_SQ : OPTIM_STATE_AVG;
     enum optim_state_array scales = k ? OPTIM_STATE_ABSMAX_SQ : OPTIM_STATE_ABSMAX;
-    int rc;
+    int rc = zero_pad(s->zero, k ? ZERO_EXP_AVG_SQ : ZERO_EXP_AVG, i, err);
 
-    for (int64_t at = 0; at < p.count; at += PIECE) {
+    for (int64_t at = 0; rc == 0 && at < p.count; at += PIECE) {
         int64_t n = p.count - at < PIECE ? p.count - at : PIECE, from = f->from[i] + p.start + at;
 
         if ((rc = ckpt_source_read(f->raw, c->state, from, n, f->piece, err)) != 0 ||
@@ -100,7 +100,7 @@ static int take_codes(struct session *s, const struct file *f, const struct code
             (rc = zero_write_stored(s->zero, scales, i, at, n, f->piece, err)) != 0)
             return rc;
     }
-    return 0;
+    return rc;
 }
 
 /* The name of moment k in a file of bitsandbytes, or NULL: it is called by its number where there
