@@ -50,6 +50,9 @@ t "of a part" plan --max-steps 4 --save-steps 1 --async-save true --nproc 2 --ze
 t "half of it" near "$(key snapshot_bytes)" $((3 * 4 * $(key parameters) / 2))
 t "a GPU that is not there" ckpt-train --dry-run --json --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 32 --bf16 --device-memory-limit 8G -o "$T/none"
 t "has no time" bash -c "ckpt-train -q --dry-run --json --model $T/base --train-file $T/train.jsonl --max-seq-length 32 --bf16 --device-memory-limit 8G -o $T/none 2>/dev/null | grep -q '\"seconds_least\": null'"
+t "a plan of saves" plan --max-steps 4 --save-steps 1 --bf16 --device-memory-limit 8G --nproc 2 --zero-stage 3
+t "takes of its host what saves copy" [ "$(key host_bytes)/$(key saves)" = '0/"asynchronous"' ]
+t "which is half of all" near "$(key snapshot_bytes)" $((3 * 4 * $(key parameters) / 2))
 if mkdir "$T/small" && mount -t tmpfs -o size=20M none "$T/small" 2>/dev/null; then
     expect_says 0 "a disk that is too small" "GiB are needed, the disk has" ckpt-train --dry-run "${common[@]}" --max-steps 2 -o "$T/small/run"
     t "was not written to" [ -z "$(ls -A "$T/small")" ]

@@ -187,7 +187,7 @@ static int look_at_time(struct estimate *e, const struct estimate_of *of, struct
     e->flos = 6.0 * (double)plan_numel(model_params(s->model)) * e->tokens;
     e->flos_step = e->flos / (double)e->steps;
     e->seconds = e->seconds_step = NAN;
-    if (s->paper_limit == 0 || s->dev->discrete)
+    if (s->paper_limit == 0)
         rc = product_rate(&e->rate, s->dev, s->arch,
                           mean / e->world_size / (double)of->settings->gradient_accumulation_steps,
                           err);

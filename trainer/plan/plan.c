@@ -52,7 +52,7 @@ static struct fit on_host(const struct session *s)
                              .optim = s->fit.zero.optim_host}};
 
     f.all = f.zero.weights + f.zero.grads + f.zero.optim;
-    if (s->dev->discrete)
+    if (s->dev->discrete || s->paper_limit)
         return f;
     f.zero.weights += s->fit.zero.weights;
     f.zero.grads += s->fit.zero.grads;
@@ -88,13 +88,12 @@ static int refuse(const struct fit *f, int64_t ranks, uint64_t total, struct ckp
 
 int plan_check(struct session *s, struct ckpt_err *err)
 {
-    bool here = s->dev->discrete || !s->paper_limit;
     int64_t ranks = s->simulate.node ? 1 : ranks_here(s->comm);
     struct fit f = on_host(s);
     uint64_t need = f.all * (uint64_t)ranks, total = host_total(), left = fit_host_free();
-    int rc = here && need > total ? refuse(&f, ranks, total, err) : 0;
+    int rc = !s->paper_limit && need > total ? refuse(&f, ranks, total, err) : 0;
 
-    if (rc == 0 && here && need > left && s->comm->rank == 0)
+    if (rc == 0 && !s->paper_limit && need > left && s->comm->rank == 0)
         ckpt_log(CKPT_LOG_WARNING, "%.2f GiB are needed, this host has %.2f free", gib(need),
                  gib(left));
     return comm_agree(s->comm, rc, err);
@@ -107,7 +106,7 @@ uint64_t plan_spare(struct session *s)
     int64_t spare;
 
     left = left < total ? left : total;
-    if (!s->dev->discrete)              /* memory that nobody has touched yet */
+    if (!s->dev->discrete && !s->paper_limit)   /* memory that nobody has touched yet */
         left = left > need ? left - need : 0;
     left /= ranks;
     spare = left < INT64_MAX ? (int64_t)left : INT64_MAX;
@@ -140,7 +139,7 @@ static int plan_batches(const struct run_data *data, const struct settings *set,
                        "or 3", s->comm->world_size);
         return comm_agree(s->comm, rc, err);
     }
-    s->paper_limit = set->device_memory_limit;
+    s->paper_limit = set->dry_run && !s->dev->discrete ? set->device_memory_limit : 0;
     s->reshard = set->reshard_after_forward;
     s->batch = set->per_device_train_batch_size;
     s->batch_option = "per_device_train_batch_size";

@@ -288,7 +288,8 @@ static int without(struct run_job *r, int code, struct ckpt_err *err, const char
 static bool wanted(const struct run_job *r)
 {
     return strcmp(r->s->async_save, "true") == 0 ||
-           (strcmp(r->s->async_save, "auto") == 0 && r->session.dev->discrete);
+           (strcmp(r->s->async_save, "auto") == 0 &&
+            (r->session.dev->discrete || r->session.paper_limit > 0));
 }
 
 /* Of the host's memory that the plan leaves to a rank. */
@@ -307,7 +308,7 @@ int save_plan(const struct run_job *r, uint64_t *bytes, const char **why, struct
         return 0;
     rc = zero_copy_plan(bytes, model_params(s->model), &s->zero_opts, s->shard->world_size, s->dev,
                         err);
-    if (*bytes > most_of(r)) {
+    if (!s->paper_limit && *bytes > most_of(r)) {
         *why = "while steps wait: their copy does not fit this host";
         *bytes = 0;
     }

@@ -362,7 +362,7 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
 
     if (o.choose)
         o.model.recompute = RECOMPUTE_NONE;
-    if (with->dry && s->paper_limit && !s->dev->discrete) {
+    if (s->paper_limit) {
         s->dev->act = s->dev->weight;
         s->dev->discrete = true;
         o.free_bytes = s->paper_limit > paper_context(s) ? s->paper_limit - paper_context(s) : 0;
@@ -471,14 +471,14 @@ void session_describe(const struct session *s, int64_t max_steps)
         ckpt_log(CKPT_LOG_NOTE, "adapter: %.3f M parameters are trained (%.3g %%), the rest is "
                  "frozen", (double)p->grad_numel * 1e-6,
                  100.0 * (double)p->grad_numel / (double)p->numel);
-    if (s->paper_limit && !s->dev->discrete && !s->zero)
+    if (s->paper_limit)
         ckpt_log(CKPT_LOG_NOTE, "device: a GPU of %.2f GiB that is not there, %s; workspace as the "
                  "CPU's", (double)s->paper_limit / (1 << 30), ckpt_dtype_name(s->dev->weight));
     else if (s->dev->discrete)
         ckpt_log(CKPT_LOG_NOTE, "device: %s, %s%s", s->dev->label, ckpt_dtype_name(s->dev->act),
                  s->dev->untimed ? "; products are timed as they are first met, once on this GPU: "
                                    "the first step takes longer" : "");
-    if (!s->dev->discrete && !(s->paper_limit && !s->zero))
+    if (!s->dev->discrete && !s->paper_limit)
         ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d%s, %d thread%s each",
                  s->comm->world_size, s->comm->ops->name, s->zero_opts.stage, groups,
                  s->dev->threads, s->dev->threads == 1 ? "" : "s");
