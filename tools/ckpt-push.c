@@ -89,8 +89,8 @@ static const struct opt rows[] = {
 /* What a plan says is not said again beside it. */
 static const struct opt_rule rules[] = {
     {OPT_BARS, "apply", "path-in-repo hub-strategy branch message author create private create-pr "
-     "tag include exclude delete verify allow-secrets allow-pickles latest dry-run plan sign "
-     "sign-cert card-metrics card-dataset"},
+     "tag include also exclude delete verify allow-secrets allow-pickles best latest dry-run plan "
+     "sign sign-cert sign-passphrase-file card-metrics card-dataset"},
     /* what is made while it is sent is not in the source, which --apply compares */
     {OPT_BARS, "plan", "dry-run sign card-metrics"},
 };

@@ -22,6 +22,7 @@ struct cli_items {
     bool   pipe;                /* stdin is one */
     bool   hold;                /* take leases */
     bool   best;                /* runs mean their best checkpoint */
+    bool   has_none;            /* the current item is a run without one, others may follow */
     char **all;                 /* [n_all] of cli_items_all */
     size_t n_all, cap_all;
     unsigned char     head[CLI_HEAD];   /* bytes of stdin read to classify it */
@@ -128,6 +129,7 @@ static int give(struct cli_items *items, char **out, const char *path, struct ck
     char best[4096];
     int rc = items->best && !ckpt_path_is_remote(path) ? run_dir_best(best, path, err) : 1;
 
+    items->has_none = rc < 0;
     if (rc < 0)
         return rc;
     path = rc ? path : best;
@@ -151,25 +153,38 @@ static int give_named(struct cli_items *items, char **out, const char *path, str
     return rc;
 }
 
+/* The next path of the pipe, which the thread has leased. */
+static int next_ahead(struct cli_items *items, char **out, struct ckpt_err *err)
+{
+    struct ckpt_lock *lease;
+    char *path;
+    int rc;
+
+    cli_drain(true);
+    rc = items->ahead ? 0 : cli_ahead_start(&items->ahead, items->lines.end, items->lines.head,
+                                            items->lines.n_head, err);
+    rc = rc ? rc : cli_ahead_next(items->ahead, &path, &lease, err);
+    if (rc)
+        return rc;
+    keep_lease(items, lease);
+    items->from_stdin = items->piped = path != NULL;
+    if (!path || !items->best) {
+        *out = path;
+        return 0;
+    }
+    rc = give(items, out, path, err);
+    ckpt_free(path);
+    return rc;
+}
+
 /* *out stays NULL at the end of stdin. */
 static int next_line(struct cli_items *items, char **out, struct ckpt_err *err)
 {
-    struct ckpt_lock *lease;
     bool more;
     int rc;
 
-    if (items->pipe) {
-        cli_drain(true);
-        rc = items->ahead ? 0 : cli_ahead_start(&items->ahead, items->lines.end,
-                                                items->lines.head, items->lines.n_head, err);
-        if (rc)
-            return rc;
-        if ((rc = cli_ahead_next(items->ahead, out, &lease, err)) != 0)
-            return rc;
-        keep_lease(items, lease);
-        items->from_stdin = items->piped = *out != NULL;
-        return 0;
-    }
+    if (items->pipe)
+        return next_ahead(items, out, err);
     if ((rc = cli_lines_next(&items->lines, &more, err)) != 0)
         return rc;
     items->from_stdin = more;
@@ -181,7 +196,7 @@ int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err)
     int rc;
 
     *out = NULL;
-    items->piped = false;
+    items->piped = items->has_none = false;
     if (!items->hold)
         release_leases(items);
     for (;;) {
@@ -279,9 +294,9 @@ int cli_items_each(struct cli_items *items, struct cli *cli, cli_item_fn *fn, vo
     char *item = NULL;
     int rc;
 
-    while ((rc = cli_items_next(items, &item, err)) == 0 && item) {
-        rc = fn(ctx, item, err);
-        if (rc == CKPT_ENOTFOUND && items->piped && is_pruned(item)) {
+    while (((rc = cli_items_next(items, &item, err)) == 0 && item) || items->has_none) {
+        rc = rc ? rc : fn(ctx, item, err);
+        if (rc == CKPT_ENOTFOUND && items->piped && item && is_pruned(item)) {
             ckpt_log(CKPT_LOG_WARNING, "%s: was removed before its path was read, and a later "
                      "checkpoint is there: skipped", item);
             rc = 0;

@@ -278,6 +278,7 @@ static struct jv slice_of(struct run *r, const struct node *node)
         return none;
     n = (int64_t)items->n;
     out = jv_list_new(r, 0);
+    out.is_tuple = v.is_tuple;
     end = step > 0 ? slice_bound(&to, n, step, false)
                    : to.kind == V_INT ? slice_bound(&to, n, step, false) : -1;
     for (int64_t i = step < 0 && from.kind != V_INT ? n - 1 : slice_bound(&from, n, step, true);

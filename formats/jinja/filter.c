@@ -1,6 +1,7 @@
 /* jinja/filter - filters of templates: jinja2's filters.py, and transformers' own tojson. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,19 +49,39 @@ static struct jv as_string(struct run *r, const struct jv *v)
     return jv_of_buf(r, &b);
 }
 
+/* tojson(ensure_ascii, indent, separators, sort_keys), as transformers defines it. */
 static struct jv to_json(struct run *r, const struct jv *v, const struct args *args)
 {
-    struct jv indent = jinja_arg(args, 9, "indent", jv_none());
+    struct jv none = jv_none(), no = jv_bool(false), ascii = jinja_arg(args, 0, "ensure_ascii", no),
+              indent = jinja_arg(args, 1, "indent", none),
+              between = jinja_arg(args, 2, "separators", none),
+              sorted = jinja_arg(args, 3, "sort_keys", no);
+    struct jv_json how = {.indent = -1, .item = STR(", "), .key = STR(": "),
+                          .ascii = jv_true(&ascii), .sorted = jv_true(&sorted)};
     struct ckpt_buf b;
 
-    if (indent.kind == V_NONE && args->n > 0)
-        indent = args->item[args->n > 1];
-    if (indent.kind == V_INT && (indent.i < 0 || indent.i > 64)) {
-        jinja_fail(r, CKPT_ELIMIT, "tojson: an indent of %" PRId64, indent.i);
+    if (indent.kind == V_INT) {
+        if (indent.i < 0 || indent.i > 64) {
+            jinja_fail(r, CKPT_ELIMIT, "tojson: an indent of %" PRId64, indent.i);
+            return *v;
+        }
+        how.indent = (int)indent.i;
+        how.item = STR(",");
+    } else if (indent.kind != V_NONE) {
+        jinja_fail(r, CKPT_EUNSUPPORTED, "tojson: %s as indent", jv_type(&indent));
+        return *v;
+    }
+    if (between.kind == V_LIST && between.list->n == 2) {
+        how.item = between.list->item[0];
+        how.key = between.list->item[1];
+    }
+    if (how.item.kind != V_STRING || how.key.kind != V_STRING ||
+        (between.kind != V_NONE && (between.kind != V_LIST || between.list->n != 2))) {
+        jinja_fail(r, CKPT_EFORMAT, "tojson: two strings are wanted as separators");
         return *v;
     }
     ckpt_buf_init(&b, JINJA_MAX_OUTPUT);
-    jv_json(r, &b, v, indent.kind == V_INT ? (int)indent.i : -1, 0);
+    jv_json(r, &b, v, &how, 0);
     return jv_of_buf(r, &b);
 }
 
@@ -214,11 +235,12 @@ static struct jv indent(struct run *r, struct jv v, const struct args *args)
     return jv_of_buf(r, &b);
 }
 
-/* The key of comparisons: the value, or an attribute; strings are folded unless case matters. */
-static struct jv sort_key(struct run *r, struct jv v, const struct args *args)
+/* The key of comparisons: the value, or an attribute; strings are folded unless case matters, which
+ * argument `cased_at` says. */
+static struct jv sort_key(struct run *r, struct jv v, const struct args *args, size_t cased_at)
 {
     struct jv none = {0}, attribute = jinja_arg(args, 9, "attribute", none),
-                 cased = jinja_arg(args, 1, "case_sensitive", jv_bool(false));
+                 cased = jinja_arg(args, cased_at, "case_sensitive", jv_bool(false));
 
     if (attribute.kind != V_UNDEFINED)
         v = path_of(r, v, &attribute);
@@ -248,17 +270,19 @@ static void sort(struct run *r, struct jv *item, struct jv *key, size_t n, bool 
 static struct jv arrange(struct run *r, enum filter filter, const struct jv_list *items,
                             const struct args *args)
 {
-    struct jv out = jv_list_new(r, items->n), keys = jv_list_new(r, items->n), down;
+    bool pairs = filter == F_DICTSORT;  /* dictsort(case_sensitive, by, reverse) */
+    struct jv out = jv_list_new(r, items->n), keys = jv_list_new(r, items->n),
+              down = jinja_arg(args, pairs ? 2 : 0, "reverse", jv_bool(false)),
+              by = jinja_arg(args, 1, "by", STR("key"));
+    size_t half = jv_is_str(&by, "value");
 
-    down = jinja_arg(args, 0, "reverse", jv_bool(false));
     for (size_t i = 0; i < items->n && !r->rc; i++) {
         size_t from = filter == F_REVERSE ? items->n - 1 - i : i;
         struct jv key = filter == F_REVERSE ? jv_none()
-                           : filter == F_DICTSORT ? items->item[i].list->item[0]
-                                                  : items->item[from];
+                           : pairs ? items->item[i].list->item[half] : items->item[from];
 
         if (filter != F_REVERSE)
-            key = sort_key(r, key, args);
+            key = sort_key(r, key, args, filter == F_SORT ? 1 : 0);
         if (filter == F_UNIQUE) {
             size_t k = 0;
 
@@ -273,8 +297,8 @@ static struct jv arrange(struct run *r, enum filter filter, const struct jv_list
     if (r->rc || filter == F_REVERSE || filter == F_UNIQUE)
         return out;
     sort(r, out.list->item, keys.list->item, out.list->n,
-         filter == F_MAX || (filter == F_SORT && jv_true(&down)));
-    if (filter == F_SORT || filter == F_DICTSORT || r->rc)
+         filter == F_MAX || ((filter == F_SORT || pairs) && jv_true(&down)));
+    if (filter == F_SORT || pairs || r->rc)
         return out;
     return out.list->n ? out.list->item[0] : (struct jv){.kind = V_UNDEFINED, .str = {"", 0}};
 }
@@ -307,16 +331,33 @@ static struct jv escape(struct run *r, struct jv v)
     return jv_of_buf(r, &b);
 }
 
+/* By the digits of the decimal value, as Python's round; "floor" and "ceil" scale, as jinja2. */
 static struct jv round_to(struct run *r, const struct jv *v, const struct args *args)
 {
-    struct jv digits = jinja_arg(args, 0, "precision", jv_int(0));
-    double scale = pow(10, digits.kind == V_INT ? (double)digits.i : 0);
+    struct jv digits = jinja_arg(args, 0, "precision", jv_int(0)),
+              method = jinja_arg(args, 1, "method", STR("common"));
+    bool floors = jv_is_str(&method, "floor"), ceils = jv_is_str(&method, "ceil");
+    double scale = pow(10, digits.kind == V_INT ? (double)digits.i : 0), d = jv_number(v);
+    char text[400];
 
     if (!jv_is_number(v)) {
         jinja_fail(r, CKPT_EFORMAT, "round: a number is wanted");
         return (struct jv){.kind = V_UNDEFINED};
     }
-    return (struct jv){.kind = V_FLOAT, .d = rint(jv_number(v) * scale) / scale};
+    if (floors || ceils)
+        d = (floors ? floor(d * scale) : ceil(d * scale)) / scale;
+    if (floors || ceils)
+        return (struct jv){.kind = V_FLOAT, .d = d};
+    if (v->kind != V_FLOAT && scale >= 1)
+        return jv_int(v->kind == V_INT ? v->i : v->b);
+    if (isfinite(d) && scale >= 1 && scale <= 1e22) {
+        snprintf(text, sizeof text, "%.*f", digits.kind == V_INT ? (int)digits.i : 0, d);
+        return (struct jv){.kind = V_FLOAT, .d = strtod(text, NULL)};
+    }
+    d = rint(d * scale) / scale;
+    if (v->kind == V_FLOAT)
+        return (struct jv){.kind = V_FLOAT, .d = d};
+    return fabs(d) < 9e18 ? jv_int((int64_t)d) : *v;
 }
 
 /* Filters over the items of a value. */
@@ -367,9 +408,10 @@ struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struc
     case F_LENGTH:  return length_of(r, &v);
     case F_INT:
     case F_FLOAT:   return to_number(&v, args, filter == F_INT);
-    case F_SAFE:    return v;
+    case F_SAFE:    return as_string(r, &v);
     case F_ROUND:   return round_to(r, &v, args);
-    case F_ABS:     return v.kind == V_INT && v.i < 0 && v.i > INT64_MIN ? jv_int(-v.i)
+    case F_ABS:     return v.kind == V_BOOL ? jv_int(v.b)
+                           : v.kind == V_INT && v.i < 0 && v.i > INT64_MIN ? jv_int(-v.i)
                            : v.kind == V_FLOAT ? (struct jv){.kind = V_FLOAT, .d = fabs(v.d)} : v;
     case F_DEFAULT:
         a = jinja_arg(args, 0, "default_value", STR(""));
@@ -404,12 +446,13 @@ struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struc
     case F_UPPER:      return jinja_case(r, v, 'u');
     case F_LOWER:      return jinja_case(r, v, 'l');
     case F_CAPITALIZE: return jinja_case(r, v, 'c');
-    case F_TITLE:      return jinja_case(r, v, 't');
+    case F_TITLE:      return jinja_case(r, v, 'w');
     case F_INDENT:     return indent(r, v, args);
     case F_ESCAPE:     return escape(r, v);
     case F_REPLACE:
         b = jinja_arg(args, 1, "new", none);
-        return jinja_replace(r, v, &a, &b, -1);
+        none = jinja_arg(args, 2, "count", none);
+        return jinja_replace(r, v, &a, &b, none.kind == V_INT ? none.i : -1);
     default:           return v;
     }
 }

@@ -183,7 +183,8 @@ struct jv jinja_replace(struct run *r, struct jv v, const struct jv *from,
     return jv_of_buf(r, &b);
 }
 
-/* how: 'u' upper, 'l' lower, 't' title (a capital after every gap), 'c' the first letter only. */
+/* how: 'u' upper, 'l' lower, 't' title (a capital after every gap), 'w' the filter's title (after
+ * white space, hyphens and opening brackets), 'c' the first letter only. */
 struct jv jinja_case(struct run *r, struct jv v, char how)
 {
     bool begin = true;
@@ -196,19 +197,22 @@ struct jv jinja_case(struct run *r, struct jv v, char how)
         utf8proc_int32_t c;
         utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)v.str.s + i,
                                               (utf8proc_ssize_t)(v.str.n - i), &c);
-        bool letter, up = how == 'u' || (how != 'l' && begin);
+        size_t width;
+        bool letter, space, up = how == 'u' || (how != 'l' && begin);
 
         if (n <= 0)
             break;
         letter = utf8proc_category(c) >= UTF8PROC_CATEGORY_LU &&
                  utf8proc_category(c) <= UTF8PROC_CATEGORY_LO;
+        space = jv_utf8_is_space(v.str.s + i, v.str.n - i, &width);
         if (c == 0xdf && up) {
-            ckpt_buf_put_str(&b, how == 'u' ? "SS" : "Ss");
+            ckpt_buf_put_str(&b, how == 'u' || how == 'w' ? "SS" : "Ss");
         } else {
             c = up ? utf8proc_toupper(c) : utf8proc_tolower(c);
             ckpt_buf_put(&b, text, (size_t)utf8proc_encode_char(c, text));
         }
-        begin = how == 't' ? !letter : false;
+        begin = how == 't' ? !letter
+                : how == 'w' && (space || (c < 0x80 && strchr("-({[<", (int)c)));
         i += (size_t)n;
     }
     return jv_of_buf(r, &b);

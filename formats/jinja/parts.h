@@ -102,8 +102,14 @@ bool jv_is_str(const struct jv *v, const char *s);
 const char *jv_type(const struct jv *v);
 /* Python's str() (quoted false) or repr(). */
 void jv_print(struct ckpt_buf *b, const struct jv *v, bool quoted);
-/* json.dumps(v, ensure_ascii=False, indent=); indent < 0: one line. */
-int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, int indent, int level);
+/* The arguments of json.dumps. */
+struct jv_json {
+    int       indent;                   /* < 0: one line */
+    struct jv item, key;                /* strings after an item, and after a key */
+    bool      ascii, sorted;            /* escape other characters; put keys in order */
+};
+int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, const struct jv_json *how,
+            int level);
 /* The items of an iteration: keys of a map, characters of a string. */
 int jv_items(struct run *r, const struct jv *v, struct jv_list **out);
 size_t jv_utf8_count(const char *s, size_t n);

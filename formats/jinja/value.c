@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -335,7 +336,7 @@ static void print_at(struct ckpt_buf *b, const struct jv *v, bool quoted, int de
         return;
     }
     switch (v->kind) {
-    case V_UNDEFINED: return;
+    case V_UNDEFINED: ckpt_buf_put_str(b, quoted ? "Undefined" : ""); return;
     case V_NONE:      ckpt_buf_put_str(b, "None"); return;
     case V_BOOL:      ckpt_buf_put_str(b, v->b ? "True" : "False"); return;
     case V_INT:       ckpt_buf_printf(b, "%" PRId64, v->i); return;
@@ -383,10 +384,71 @@ static void json_gap(struct ckpt_buf *b, int indent, int level)
     }
 }
 
-int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, int indent, int level)
+static void put_json_string(struct ckpt_buf *b, const char *s, size_t n, bool ascii)
+{
+    struct ckpt_buf text;
+    utf8proc_ssize_t width;
+
+    if (!ascii) {
+        ckpt_json_put_string(b, s, n);
+        return;
+    }
+    ckpt_buf_init(&text, JINJA_MAX_OUTPUT);
+    ckpt_json_put_string(&text, s, n);
+    for (size_t i = 0; i < text.len; i += (size_t)width) {
+        utf8proc_int32_t c;
+
+        width = utf8proc_iterate(text.data + i, (utf8proc_ssize_t)(text.len - i), &c);
+        if (width <= 0)
+            break;
+        if (c < 0x7f)
+            ckpt_buf_put_u8(b, (uint8_t)c);
+        else if (c < 0x10000)
+            ckpt_buf_printf(b, "\\u%04x", (unsigned)c);
+        else
+            ckpt_buf_printf(b, "\\u%04x\\u%04x", 0xd7c0u + ((unsigned)c >> 10),
+                            0xdc00u + ((unsigned)c & 0x3ffu));
+    }
+    ckpt_buf_release(&text);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct jv *x = &((const struct jv_pair *)a)->key, *y = &((const struct jv_pair *)b)->key;
+    int order = memcmp(x->str.s, y->str.s, x->str.n < y->str.n ? x->str.n : y->str.n);
+
+    return order ? order : (x->str.n > y->str.n) - (x->str.n < y->str.n);
+}
+
+/* The pairs of a map, by rising key if wanted; NULL with r->rc. */
+static const struct jv_pair *pairs_of(struct run *r, const struct jv_map *map, bool sorted)
+{
+    struct jv_pair *pair;
+
+    if (!sorted || map->n == 0)
+        return map->pair;
+    for (size_t i = 0; i < map->n; i++)
+        if (map->pair[i].key.kind != V_STRING) {
+            jinja_fail(r, CKPT_EUNSUPPORTED, "tojson: %s among keys to be sorted",
+                       jv_type(&map->pair[i].key));
+            return NULL;
+        }
+    pair = ckpt_arena_alloc(&r->arena, map->n, sizeof *pair);
+    if (!pair) {
+        jinja_no_memory(r, map->n * sizeof *pair);
+        return NULL;
+    }
+    memcpy(pair, map->pair, map->n * sizeof *pair);
+    qsort(pair, map->n, sizeof *pair, by_key);
+    return pair;
+}
+
+int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, const struct jv_json *how,
+            int level)
 {
     bool is_list = v->kind == V_LIST;
     size_t n = is_list ? v->list->n : v->kind == V_MAP ? v->map->n : 0;
+    const struct jv_pair *pair = NULL;
     int rc;
 
     if (level > MAX_NESTED)
@@ -396,31 +458,34 @@ int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, int indent, i
     case V_BOOL:   ckpt_buf_put_str(b, v->b ? "true" : "false"); return 0;
     case V_INT:    ckpt_buf_printf(b, "%" PRId64, v->i); return 0;
     case V_FLOAT:  print_real(b, v->d, true); return 0;
-    case V_STRING: ckpt_json_put_string(b, v->str.s, v->str.n); return 0;
+    case V_STRING: put_json_string(b, v->str.s, v->str.n, how->ascii); return 0;
     case V_LIST:
     case V_MAP:    break;
     default:
         return jinja_fail(r, CKPT_EFORMAT, "tojson: %s is no JSON", jv_type(v));
     }
+    if (n > 0 && !is_list && !(pair = pairs_of(r, v->map, how->sorted)))
+        return r->rc;
     ckpt_buf_put_str(b, is_list ? "[" : "{");
     for (size_t i = 0; i < n; i++) {
-        ckpt_buf_put_str(b, i == 0 ? "" : indent >= 0 ? "," : ", ");
-        json_gap(b, indent, level + 1);
+        if (i)
+            ckpt_buf_put(b, how->item.str.s, how->item.str.n);
+        json_gap(b, how->indent, level + 1);
         if (!is_list) {
             struct ckpt_buf key;
 
             ckpt_buf_init(&key, JINJA_MAX_OUTPUT);
-            jv_print(&key, &v->map->pair[i].key, false);
-            ckpt_json_put_string(b, key.len ? (const char *)key.data : "", key.len);
+            jv_print(&key, &pair[i].key, false);
+            put_json_string(b, key.len ? (const char *)key.data : "", key.len, how->ascii);
             ckpt_buf_release(&key);
-            ckpt_buf_put_str(b, ": ");
+            ckpt_buf_put(b, how->key.str.s, how->key.str.n);
         }
-        if ((rc = jv_json(r, b, is_list ? &v->list->item[i] : &v->map->pair[i].value, indent,
+        if ((rc = jv_json(r, b, is_list ? &v->list->item[i] : &pair[i].value, how,
                           level + 1)) != 0)
             return rc;
     }
     if (n > 0)
-        json_gap(b, indent, level);
+        json_gap(b, how->indent, level);
     ckpt_buf_put_str(b, is_list ? "]" : "}");
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libckpt/base/map.h"
 #include "libckpt/err.h"
 #include "libckpt/io/archive_index.h"
 #include "libckpt/io/file_at.h"
@@ -22,6 +23,8 @@ struct reader {
     struct ckpt_file     *file;
     uint64_t              pos;
     unsigned char        *piece;
+    struct ckpt_map      *files;        /* path -> member, for hard links; NULL before the first */
+    size_t                n_mapped;     /* members that were looked at for it */
     struct ckpt_err      *err;
     int                   failed;       /* code of the failed read, whose text is in err */
 };
@@ -76,6 +79,7 @@ static void reader_close(struct reader *r)
     if (r->a)
         archive_read_free(r->a);
     ckpt_free(r->piece);
+    ckpt_map_free(r->files);
     *r = (struct reader){0};
 }
 
@@ -198,24 +202,46 @@ static struct member *add(struct archive_index *x, struct reader *r)
     return &x->member[x->n++];
 }
 
+/*
+ * The files among all members but the last, by their paths: an archive may have as many hard links
+ * as members.  Of two with one path the first counts; settle refuses them anyway.
+ */
+static int map_files(struct archive_index *x, struct reader *r)
+{
+    struct ckpt_err twice = {0};
+    int rc = r->files ? 0 : ckpt_map_new(&r->files, x->n, r->err);
+
+    for (; rc == 0 && r->n_mapped + 1 < x->n; r->n_mapped++) {
+        const struct member *m = &x->member[r->n_mapped];
+
+        if (m->kind == MEMBER_FILE &&
+            ckpt_map_add(r->files, m->path, strlen(m->path), r->n_mapped, &twice) == CKPT_ENOMEM)
+            rc = ckpt_nomem(r->err, x->n);
+    }
+    return rc;
+}
+
 /* Resolve a hard link to the file it names, which must precede it. */
 static int link_to(struct archive_index *x, struct reader *r, struct member *m,
                    const char *target)
 {
     const char *path;
+    size_t at;
+    int rc;
 
     if (!clean(&path, target, &x->arena))
         return refuse(r, m->path, "is a hard link that leads out");
     if (!path)
         return ckpt_nomem(r->err, strlen(target));
-    for (size_t i = x->n - 1; i-- > 0;)
-        if (x->member[i].kind == MEMBER_FILE && strcmp(x->member[i].path, path) == 0) {
-            m->offset = x->member[i].offset;
-            m->size = x->member[i].size;
-            return 0;
-        }
-    return ckpt_fail(r->err, CKPT_EFORMAT, "%s: member %s is a hard link to %s, which is not there",
-                     ckpt_file_name(r->file), m->path, path);
+    if ((rc = map_files(x, r)) != 0)
+        return rc;
+    at = ckpt_map_get(r->files, path, strlen(path));
+    if (at == CKPT_MAP_NONE)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: member %s is a hard link to %s, which is not "
+                         "there", ckpt_file_name(r->file), m->path, path);
+    m->offset = x->member[at].offset;
+    m->size = x->member[at].size;
+    return 0;
 }
 
 static const char *name_of(struct archive_entry *e)

@@ -69,6 +69,9 @@ expect 77 "an index that leads out of its folder" ckpt-inspect "$T/out_of"
 saves_of() { ckpt-inspect --json "$@" 2>/dev/null | grep -oE '"checkpoint": "[^"]*"' | grep -oE 'checkpoint_2[^"/]*'; }
 t "the newest of a run with scores" [ "$(saves_of "$W/ray-scored")" = checkpoint_2026-11-28_01-31-01.562191 ]
 expect_prints 0 "A10 its best" "step: 2" ckpt-inspect --best "$W/ray-scored"
+from_pipe() { echo "$W/ray-scored" | ckpt-inspect --best; }
+expect_prints 0 "its best, of a path that a pipe brings" "step: 2" from_pipe
+expect_prints 66 "a run without one before it" "step: 2" ckpt-inspect --best "$W/ray-trial/checkpoint_000001" "$W/ray-scored"
 holds "its best is merged" "$W/ray-scored/checkpoint_2026-11-28_01-30-59.505859/checkpoint/model.safetensors" --best "$W/ray-scored"
 mkdir "$T/storage"; cp -r "$W/ray-scored" "$T/storage/run"
 expect_prints 0 "the folder around the run" "step: 4" ckpt-inspect "$T/storage"

@@ -191,6 +191,8 @@ three() {
     ranks 3 --train-file "$T/train.jsonl" --zero-stage 3 --max-steps 3 -o "$T/local" && same_state three local
 }
 t "C5 C6 three ranks of two hosts, as of one" three
+nuls() { hosts -0 --save-steps 1 --max-steps 2 -o "$T/nuls" >"$T/nuls.out" && printf '%s\0' "$T/nuls/checkpoint-1" "$T/nuls/checkpoint-2" | cmp - "$T/nuls.out"; }
+t "paths of another host end with NUL where that is wanted" nuls
 printf 'worker-0 slots=2\nworker-1 slots=2\n' >"$T/two-each"
 pairs() {
     begin pairs hosts --hostfile "$T/two-each" --fsdp hybrid_shard --max-steps 3

@@ -52,6 +52,10 @@ t "values are the script's" bash -c "grep -q '\"r\": 2' $T/cli/adapter_config.js
 t "lists take words" is target_modules '[query_key_value, dense]' "${args[@]}"
 t "fractions of steps are a ratio" is warmup_ratio 0.5 "${args[@]}"
 t "a flag takes true and false" is bf16 true --bf16 true
+t "a choice takes Python's words for them" is greater_is_better '"false"' --greater_is_better False
+t "transformers' later name of gradient_checkpointing" is gradient_checkpointing true --activation_checkpointing True
+t "what transformers 4 had by default for several ranks" is bf16 true --average_tokens_across_devices False --bf16 True
+t "what a file says for resumed runs, in a fresh one" ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-steps 1 --no-final-model --ignore_data_skip True -o "$T/fresh"
 t "peft's defaults" is lora_alpha 32 --use_peft
 expect_says 66 "a name of the Hub that is no folder" "hint: a model of the Hub is named hf://Qwen/Qwen3-8B" ckpt-train --model Qwen/Qwen3-8B --train-file "$T/train.jsonl"
 t "model_name_or_path takes it" is model '"hf://Qwen/Qwen3-8B"' --model_name_or_path Qwen/Qwen3-8B

@@ -61,6 +61,12 @@ t "each" [ -e "$T/many/model/config.json" ]
 # -- what is refused ----------------------------------------------------------------------------
 expect 64 "a destination beside a plan" ckpt-push --apply "$J" "$T/x"
 expect 64 "options beside a plan" ckpt-push --apply "$J" -m x
+expect 64 "what is left out beside a plan" ckpt-push --apply "$J" --also x
+mkdir "$T/unsafe" && printf 'cposix\nsystem\n(Vid\ntR.' >"$T/unsafe/x.bin" && echo '{}' >"$T/unsafe/config.json" && echo n >"$T/unsafe/n.txt"
+expect 77 "a plan of what runs code" ckpt-push -q --plan "$J" "$T/unsafe.to" "$T/unsafe"
+expect 0 "that is wanted" ckpt-push -q --plan "$J" --allow-pickles --include '*.bin' --also config.json "$T/unsafe.to" "$T/unsafe"
+expect 0 "is carried out" ckpt-push -q --apply "$J"
+t "with what was named too" test "$(cd "$T/unsafe.to" && echo *)" = "config.json x.bin"
 expect 64 "a plan of bytes that come once" bash -c "tar c -C '$M' . | ckpt-push --plan '$J' '$T/x'"
 expect 66 "a plan that is not there" ckpt-push --apply "$T/none"
 echo '{"type":"header"}' >"$J"; expect_says 65 "what is no plan" "line 1: another version of plans" ckpt-push --apply "$J"

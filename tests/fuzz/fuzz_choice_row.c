@@ -5,7 +5,7 @@
  */
 #include "libckpt/base/json.h"
 #include "tests/fuzz/lib/target.h"
-#include "tools/eval/choice_row.h"
+#include "tools/eval/tasks/choice_row.h"
 
 static void check(const json_t *record, const struct choice_opts *o)
 {

@@ -1,10 +1,11 @@
 """tests/golden/fields.tsv: the fields of the trainers' configuration classes, with their defaults: CLASS, FIELD, JSON.
 
 Read from the classes' sources in the wheels of PyPI (nothing of them is run): pip download --no-deps -d WHEELS
-transformers==5.17.0 transformers==4.44.2 trl==1.16.0 peft==0.21.2 (each alone).  Usage: make_fields.py WHEELS >fields.tsv"""
+transformers==5.24.0 transformers==4.44.2 trl==1.16.0 peft==0.21.2 (each alone).  Usage: make_fields.py WHEELS >fields.tsv"""
 import ast, glob, json, sys, zipfile
 
-CLASSES = [("transformers-5.17.0", "transformers/training_args.py", "TrainingArguments"), ("transformers-4.44.2", "transformers/training_args.py", "TrainingArguments"),
+CLASSES = [("transformers-5.24.0", "transformers/training_args.py", "TrainingArguments"),
+           ("transformers-5.24.0", "transformers/training_args_seq2seq.py", "Seq2SeqTrainingArguments"), ("transformers-4.44.2", "transformers/training_args.py", "TrainingArguments"),
            ("trl-1.16.0", "trl/trainer/base_config.py", "_BaseConfig"), ("trl-1.16.0", "trl/trainer/sft_config.py", "SFTConfig"),
            ("trl-1.16.0", "trl/trainer/model_config.py", "ModelConfig"), ("trl-1.16.0", "trl/scripts/utils.py", "ScriptArguments"),
            ("trl-1.16.0", "trl/scripts/utils.py", "DatasetMixtureConfig"), ("peft-0.21.2", "peft/config.py", "PeftConfigMixin"),

@@ -78,6 +78,8 @@ options = [
     {"suppress_tokens": "seen", "max_new_tokens": 10}, {"begin_suppress_tokens": "seen", "max_new_tokens": 6},
     {"forced_eos_token_id": 5, "max_new_tokens": 6}, {"forced_eos_token_id": 5, "num_beams": 3, "max_new_tokens": 6},
     {"do_sample": False, "temperature": 0.3, "top_k": 5, "top_p": 0.5, "min_p": 0.2, "max_new_tokens": 6},
+    {"exponential_decay_length_penalty": [1, 1.1], "max_new_tokens": 14, "eos": "twice"},
+    {"exponential_decay_length_penalty": [1, 1.1], "num_beams": 3, "max_new_tokens": 14, "eos": "twice"},
 ]
 for name in ("t5-v10", "t5-v11", "llama-a", "gpt2-a", "bloom-a"):
     model = load(name)
@@ -111,7 +113,8 @@ for name in ("t5-v10", "t5-v11", "llama-a", "gpt2-a", "bloom-a"):
                   ({"max_length": 5}, {"decoder_start_token_id": 11})]
     for o, begin in cases:
         config = {k: seen if v == "seen" else v for k, v in o.items() if k != "eos"} | begin
-        config["eos_token_id"] = [seen[0], seen[-1]] if o.get("eos") else 2
+        ends = {None: 2, True: [seen[0], seen[-1]], "twice": [seen[0], seen[0], seen[0]]}
+        config["eos_token_id"] = ends[o.get("eos")]
         runs.append({"model": name, "prompts": [p.tolist() for p in prompts], "config": config, "output": run(config)})
 json.dump({"processed": processed, "runs": runs}, open(os.path.join(here, "generation.json"), "w"))
 print(len(processed), len(runs))

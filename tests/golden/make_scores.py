@@ -71,7 +71,9 @@ for i in range(120):
     rows.append({"prediction": vary(reference) if i % 7 else text(random.randrange(9)),
                  "references": [reference] + [vary(reference) for _ in range(i % 3)]})
 rows += [{"prediction": "The  cat.", "references": ["cat"]}, {"prediction": "", "references": [""]},
-         {"prediction": ".5 x", "references": [" .5 x"]}, {"prediction": " .5 x ", "references": [".5 x"]}]
+         {"prediction": ".5 x", "references": [" .5 x"]}, {"prediction": " .5 x ", "references": [".5 x"]},
+         # Categories P and S of editions of Unicode after 8.
+         {"prediction": "a\u2e52b c\U0001fae9d e\u1b4ef g\u2e43h i\u2ffcj", "references": ["a \u2e52 b c \U0001fae9 d e \u1b4e f g \u2e43 h i \u2ffc j"]}]
 
 out = {"rows": rows, "each": {}, "corpus": {}}
 for stems in (False, True):

@@ -96,14 +96,14 @@ struct eval_result {
     size_t         n_differences;
 };
 
+/* Before the work, which may be long: CKPT_EUSAGE for a bound on a figure that will not be. */
+int eval_check_gate(const struct eval_want *w, struct ckpt_err *err);
 /*
  * Load, score, generate; adapter (or NULL) is applied to the model, and a model path that is an
  * adapter's directory means its base with that adapter.  base is the result to find differences
  * from, or NULL.  Of several ranks each calls it, and the first has the results.  out is zeroed or
  * filled; release it either way.
  */
-/* Before the work, which may be long: CKPT_EUSAGE for a bound on a figure that will not be. */
-int eval_check_gate(const struct eval_want *w, struct ckpt_err *err);
 int eval_run(struct eval_result *out, const struct eval_want *w, const char *model,
              const char *adapter, const struct eval_result *base, struct ckpt_err *err);
 void eval_release(struct eval_result *r);

@@ -39,7 +39,8 @@ static void look(struct newest *n, const char *dir)
     snprintf(n->dir, sizeof n->dir, "%s", dir);
 }
 
-/* Look at a folder and those in it, in the order of their names. */
+/* Look at a folder and those in it, in the order of their names.  A run that goes on removes
+ * checkpoints meanwhile: a folder that was listed may be gone. */
 static int walk(struct newest *n, const char *path, int depth, struct ckpt_err *err)
 {
     struct ckpt_arena arena = {0};
@@ -60,6 +61,10 @@ static int walk(struct newest *n, const char *path, int depth, struct ckpt_err *
     }
     ckpt_dir_close(dir);
     ckpt_arena_release(&arena);
+    if (rc == CKPT_ENOTFOUND && depth > 0) {
+        ckpt_err_clear(err);
+        return 0;
+    }
     return rc;
 }
 

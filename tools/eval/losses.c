@@ -219,9 +219,3 @@ int losses_score(struct score **out, const struct losses *l, struct ckpt_err *er
 {
     return score_of(out, "loss", (const double *)l->row, l->n, err);
 }
-
-void losses_release(struct losses *l)
-{
-    ckpt_free(l->row);
-    memset(l, 0, sizeof *l);
-}

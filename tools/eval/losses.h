@@ -32,6 +32,5 @@ int losses_run(struct losses *l, struct eval_opened *e, struct ckpt_err *err);
 int losses_strided(struct losses *l, struct eval_opened *e, struct ckpt_err *err);
 /* Its rows as a score; rows without a token are part of it. */
 int losses_score(struct score **out, const struct losses *l, struct ckpt_err *err);
-void losses_release(struct losses *l);
 
 #endif

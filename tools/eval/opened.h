@@ -6,8 +6,8 @@
 #ifndef CKPT_TOOLS_EVAL_OPENED_H
 #define CKPT_TOOLS_EVAL_OPENED_H
 
-#include "tools/eval/choices.h"
 #include "tools/eval/eval.h"
+#include "tools/eval/tasks/choices.h"
 #include "trainer/data/loader.h"
 #include "trainer/run/session.h"
 

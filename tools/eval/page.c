@@ -255,8 +255,8 @@ static void put_part(struct ckpt_buf *b, const char *mark, const struct eval_res
         put_body(b, model, base);
 }
 
-void eval_page_put(struct ckpt_buf *b, const struct eval_result *model,
-                   const struct eval_result *base)
+static void put_page(struct ckpt_buf *b, const struct eval_result *model,
+                     const struct eval_result *base)
 {
     static const char *const marks[] = {"@TITLE@", "@STYLE@", "@BODY@"};
     const char *at = page;
@@ -279,7 +279,7 @@ int eval_page_write(const char *path, bool overwrite, const struct eval_result *
     int rc;
 
     ckpt_buf_init(&text, SIZE_MAX);
-    eval_page_put(&text, model, base);
+    put_page(&text, model, base);
     rc = ckpt_buf_ok(&text) ? 0 : ckpt_nomem(err, text.len);
     if (rc == 0)
         rc = ckpt_out_create(&out, path, overwrite ? CKPT_REPLACE : 0, err);

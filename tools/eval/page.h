@@ -6,10 +6,10 @@
 
 #include "tools/eval/eval.h"
 
-/* Put the page of a model's results, beside those of base (or NULL) on the same rows, into b. */
-void eval_page_put(struct ckpt_buf *b, const struct eval_result *model,
-                   const struct eval_result *base);
-/* Write it to path, complete or not at all. */
+/*
+ * Write the page of a model's results, beside those of base (or NULL) on the same rows, to path,
+ * complete or not at all.  CKPT_ECREATE for an existing file without overwrite.
+ */
 int eval_page_write(const char *path, bool overwrite, const struct eval_result *model,
                     const struct eval_result *base, struct ckpt_err *err);
 

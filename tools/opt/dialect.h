@@ -62,8 +62,6 @@ struct opt_dialect {
     const struct opt_dialect *base;     /* has the names that this one lacks */
 };
 
-/* The row of a name, "_" equal to "-", in the dialect or its base; NULL when there is none. */
-const struct opt_field *opt_dialect_field(const struct opt_dialect *d, const char *name, size_t n);
 /* Whether a name is one that only this program's files have. */
 bool opt_dialect_tells(const struct opt_dialect *d, const char *name, size_t n);
 /* Whether names begin with this one and a dot. */

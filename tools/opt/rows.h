@@ -103,8 +103,6 @@ int opt_take_all(struct opt_table *t, struct opt_input *in, struct ckpt_err *err
 struct opt_input *opt_input_new(struct opt_table *t, const struct opt_dialect *d, bool later,
                                 struct ckpt_err *err);
 int opt_take_later(struct opt_table *t, struct ckpt_err *err);
-/* Whether two texts say the same value: as numbers, as truths, or letter by letter. */
-bool opt_same_value(const char *a, size_t n, const char *b);
 
 /* Set rows that were not given to the run file's values.  CKPT_ECONFIG with file and line. */
 int opt_run_file(struct opt_table *t, const char *path, struct ckpt_err *err);

@@ -19,7 +19,8 @@ static bool same_name(const char *name, size_t n, const char *row)
     return row[n] == '\0';
 }
 
-const struct opt_field *opt_dialect_field(const struct opt_dialect *d, const char *name, size_t n)
+/* The row of a name, "_" equal to "-", in the dialect or its base; NULL when there is none. */
+static const struct opt_field *find_field(const struct opt_dialect *d, const char *name, size_t n)
 {
     for (; d; d = d->base)
         for (size_t i = 0; i < d->n_field; i++)
@@ -52,7 +53,8 @@ bool opt_dialect_tells(const struct opt_dialect *d, const char *name, size_t n)
 
 /* -- values ----------------------------------------------------------------------------------- */
 
-bool opt_same_value(const char *a, size_t n, const char *b)
+/* Whether two texts say the same value: as numbers, as truths, or letter by letter. */
+static bool same_value(const char *a, size_t n, const char *b)
 {
     char word[64], *end_a, *end_b;
     int truth = opt_truth(b);
@@ -78,7 +80,7 @@ static const char *translate(const struct opt_table *t, const struct opt_field *
     for (const char *p = f->values; p && *p; p += strspn(p, " ")) {
         size_t k = strcspn(p, " "), n = strcspn(p, "= ");
 
-        if (opt_same_value(p, n, value)) {
+        if (same_value(p, n, value)) {
             const char *ours = n < k ? ckpt_arena_strndup(t->arena, p + n + 1, k - n - 1) : NULL;
 
             *nothing = n == k;
@@ -338,7 +340,7 @@ bool opt_is_option(const struct opt_table *t, const struct opt_field *f)
 const struct opt_field *opt_field_of(const struct opt_table *t, const struct opt_input *in,
                                      const char *name, size_t n)
 {
-    const struct opt_field *f = in->dialect ? opt_dialect_field(in->dialect, name, n) : NULL;
+    const struct opt_field *f = in->dialect ? find_field(in->dialect, name, n) : NULL;
 
     return f && opt_is_option(t, f) ? NULL : f;
 }

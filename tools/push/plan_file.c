@@ -31,11 +31,13 @@ static const struct { const char *name; size_t at; bool filter; } texts[] = {
     {"verify", offsetof(struct send_want, verify), false},
 }, flags[] = {
     {"allow-secrets", offsetof(struct push_filter, allow_secrets), true},
+    {"allow-pickles", offsetof(struct push_filter, allow_pickles), true},
     {"create", offsetof(struct send_want, create), false},
     {"private", offsetof(struct send_want, is_private), false},
     {"create-pr", offsetof(struct send_want, create_pr), false},
 }, lists[] = {
     {"include", offsetof(struct push_filter, include), true},
+    {"also", offsetof(struct push_filter, also), true},
     {"exclude", offsetof(struct push_filter, exclude), true},
     {"delete", offsetof(struct send_want, remove), false},
 };

@@ -367,7 +367,6 @@ const struct opt_rule train_rows_rule[] = {
     {OPT_ONLY, "init-only", "init tokenizer output-dir seed zero-stage nproc threads"},
     {OPT_NEEDS, "val-test-split-ratio data-dir", "train-split-ratio"},
     {OPT_NEEDS, "max-eval-samples", "eval-file eval-split train-split-ratio"},
-    {OPT_NEEDS, "ignore-data-skip", "resume-from-checkpoint"},
     {OPT_BARS, "dry-run", "profile dump-grads"},
     {OPT_BARS, "hostfile", "nproc"},
     {OPT_NEEDS, "include exclude num-nodes num-gpus master-addr master-port ssh-port "

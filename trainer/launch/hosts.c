@@ -161,27 +161,32 @@ static void take_err(struct host *h, const char *line)
         dprintf(STDERR_FILENO, "%s: %s\n", h->row->name, line);
 }
 
+/* The end of a line or, with -0, of a path; NULL: it has not come yet. */
+static char *end_of(char *at, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && at[i] != '\n' && at[i] != '\0')
+        i++;
+    return i < n ? at + i : NULL;
+}
+
 /* s is the host's out, or its err. */
 static void take_lines(struct launcher *l, struct host *h, struct stream *s, bool end)
 {
-    char *at = s->line, *eol;
+    char *at = s->line, *past = s->line + s->n, *eol;
 
-    s->line[s->n] = '\0';
-    while ((eol = memchr(at, '\n', s->n - (size_t)(at - s->line))) ||
-           ((end || s->n == MAX_LINE - 1) && *at)) {
-        size_t n = eol ? (size_t)(eol - at) + 1 : strlen(at);
+    while (at < past && ((eol = end_of(at, (size_t)(past - at))) || end || s->n == MAX_LINE - 1)) {
+        size_t n = eol ? (size_t)(eol - at) + 1 : (size_t)(past - at);
 
         if (s == &h->out)
             pass_on(l, at, n);
-        if (eol)
-            *eol = '\0';
+        *(eol ? eol : past) = '\0';
         if (s == &h->err)
             take_err(h, at);
         at += n;
-        if (!eol)
-            break;
     }
-    s->n -= (size_t)(at - s->line);
+    s->n = (size_t)(past - at);
     memmove(s->line, at, s->n);
 }
 

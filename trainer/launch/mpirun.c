@@ -26,7 +26,7 @@ extern char **environ;
 struct arguments {
     struct ckpt_arena texts;
     const char **arg;                   /* [n], then NULL */
-    size_t n, room;
+    size_t n, cap;
     bool failed;
 };
 
@@ -34,7 +34,7 @@ static void add(struct arguments *a, const char *text)
 {
     const char **grown;
 
-    if (a->n + 2 > a->room) {
+    if (a->n + 2 > a->cap) {
         grown = ckpt_alloc(2 * (a->n + 2), sizeof *grown);
         if (!grown) {
             a->failed = true;
@@ -44,7 +44,7 @@ static void add(struct arguments *a, const char *text)
             memcpy(grown, a->arg, a->n * sizeof *grown);
         ckpt_free(a->arg);
         a->arg = grown;
-        a->room = 2 * (a->n + 2);
+        a->cap = 2 * (a->n + 2);
     }
     a->arg[a->n] = ckpt_arena_strndup(&a->texts, text, strlen(text));
     a->failed |= !a->arg[a->n];

@@ -15,9 +15,9 @@
 
 static void put(struct ssh_text *c, const char *text, size_t n)
 {
-    if (c->n + n + 1 > c->room) {
-        size_t room = 2 * (c->n + n + 1);
-        char *grown = ckpt_alloc(room, 1);
+    if (c->n + n + 1 > c->cap) {
+        size_t cap = 2 * (c->n + n + 1);
+        char *grown = ckpt_alloc(cap, 1);
 
         if (!grown) {
             c->failed = true;
@@ -27,7 +27,7 @@ static void put(struct ssh_text *c, const char *text, size_t n)
             memcpy(grown, c->text, c->n);
         ckpt_free(c->text);
         c->text = grown;
-        c->room = room;
+        c->cap = cap;
     }
     memcpy(c->text + c->n, text, n);
     c->n += n;
@@ -36,7 +36,8 @@ static void put(struct ssh_text *c, const char *text, size_t n)
 
 void ssh_put(struct ssh_text *c, const char *text) { put(c, text, strlen(text)); }
 
-void ssh_put_quoted(struct ssh_text *c, const char *text)
+/* Between quotes, out of which a shell takes nothing. */
+static void put_quoted(struct ssh_text *c, const char *text)
 {
     ssh_put(c, "'");
     for (; *text; text++)
@@ -54,7 +55,7 @@ int ssh_command(struct ssh_text *c, const char *mark, char *const *argv, struct 
         return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "the working directory");
     self[n] = '\0';
     ssh_put(c, "cd ");
-    ssh_put_quoted(c, here);
+    put_quoted(c, here);
     ssh_put(c, " && exec env ");
     ssh_put(c, mark);
     ssh_put(c, "=1");
@@ -66,15 +67,15 @@ int ssh_command(struct ssh_text *c, const char *mark, char *const *argv, struct 
         ssh_put(c, " ");
         ssh_put(c, paths[i]);
         ssh_put(c, "=");
-        ssh_put_quoted(c, value);
+        put_quoted(c, value);
     }
     ssh_put(c, " ");
-    ssh_put_quoted(c, self);
+    put_quoted(c, self);
     for (char *const *arg = argv + 1; *arg; arg++) {
         ssh_put(c, " ");
-        ssh_put_quoted(c, *arg);
+        put_quoted(c, *arg);
     }
-    return c->failed ? ckpt_nomem(err, c->room) : 0;
+    return c->failed ? ckpt_nomem(err, c->cap) : 0;
 }
 
 /* -- the program itself ----------------------------------------------------------------------- */

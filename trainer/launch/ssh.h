@@ -15,11 +15,9 @@
 #define SSH_ENV "CKPT_SSH"              /* the program that does it; "ssh" */
 
 /* Text that grows; zeroed to begin with, freed with ckpt_free. */
-struct ssh_text { char *text; size_t n, room; bool failed; };
+struct ssh_text { char *text; size_t n, cap; bool failed; };
 
 void ssh_put(struct ssh_text *c, const char *text);
-/* Between quotes, out of which a shell takes nothing. */
-void ssh_put_quoted(struct ssh_text *c, const char *text);
 /*
  * The line that starts this program there: in the same folder, with `mark`=1, PATH and
  * LD_LIBRARY_PATH in its environment, without which nothing starts, and the arguments argv[1...].

@@ -22,7 +22,8 @@ static bool has(const char *dir, const char *name)
     return ckpt_path_is_file(path);
 }
 
-bool model_is_packed(const char *path)
+/* Whether path is an archive of a directory. */
+static bool is_packed(const char *path)
 {
     static const char *const tails[] = {"*.safetensors", "*.json", "*.bin", "*.pt", "*.pth",
                                         "*.gguf"};
@@ -46,7 +47,7 @@ void model_dir(char dir[4096], const char *path)
 {
     const char *slash = strrchr(path, '/');
 
-    if (!ckpt_path_is_file(path) || model_is_packed(path))
+    if (!ckpt_path_is_file(path) || is_packed(path))
         snprintf(dir, 4096, "%s", path);
     else if (slash)
         snprintf(dir, 4096, "%.*s", (int)(slash - path), path);
@@ -108,7 +109,7 @@ static int check_file(const char *given, struct ckpt_err *err)
         return ckpt_err_hint(err, "ckpt-merge --to hf -o DIR %s makes one of it", given);
     }
     model_dir(dir, given);
-    if (fnmatch("*.json", given, 0) == 0 || model_is_packed(given))
+    if (fnmatch("*.json", given, 0) == 0 || is_packed(given))
         return 0;
     if ((rc = check_foreign(given, err)) != 0)
         return rc;

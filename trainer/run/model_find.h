@@ -18,7 +18,5 @@ int model_find(char path[4096], const char *given, struct ckpt_err *err);
 /* The directory whose config.json describes the weights at path, which may be a file; an archive is
  * its own. */
 void model_dir(char dir[4096], const char *path);
-/* Whether path is an archive of a directory. */
-bool model_is_packed(const char *path);
 
 #endif

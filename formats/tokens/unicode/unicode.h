@@ -29,7 +29,8 @@ bool unicode_is_word(uint32_t cp);
 bool unicode_is_after_9(uint32_t cp);
 /* ASCII punctuation and symbols, category P. */
 bool unicode_is_punctuation(uint32_t cp);
-/* Category S. */
+/* Categories P and S of Unicode 17. */
+bool unicode_is_p(uint32_t cp);
 bool unicode_is_symbol(uint32_t cp);
 /* Categories Cc, Cf and Co. */
 bool unicode_is_control(uint32_t cp);

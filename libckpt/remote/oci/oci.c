@@ -22,7 +22,8 @@ static bool is_hex(const char *s, size_t n)
     return strlen(s) == n && strspn(s, "0123456789abcdef") == n;
 }
 
-bool oci_is_digest(const char *s)
+/* "sha256:" and 64 digits. */
+static bool is_digest(const char *s)
 {
     return strncmp(s, "sha256:", 7) == 0 && is_hex(s + 7, 64);
 }
@@ -43,15 +44,15 @@ bool oci_is_tag(const char *s)
 }
 
 /* Parts of lower-case letters and digits, joined by ".", "_", "__" or dashes. */
-static bool is_name(const char *s)
+static bool is_name(const char *name)
 {
     bool joint = true;
 
-    for (; *s; s++) {
+    for (const char *s = name; *s; s++) {
         bool letter = (*s >= 'a' && *s <= 'z') || (*s >= '0' && *s <= '9');
+        bool again = s > name && s[-1] == *s && (*s == '-' || *s == '_');
 
-        if (!letter && (!strchr("._-/", *s) ||
-                        (joint && !(s[-1] == *s && (*s == '-' || *s == '_')))))
+        if (!letter && (!strchr("._-/", *s) || (joint && !again)))
             return false;
         joint = !letter;
     }
@@ -98,7 +99,7 @@ static bool split_name(struct oci_place *p, const char *s, const char **end)
     *end = s + k;
     return (size_t)snprintf(p->reference, sizeof p->reference, "%.*s", (int)k, s) <
                sizeof p->reference &&
-           (p->by_digest ? oci_is_digest(p->reference) : oci_is_tag(p->reference));
+           (p->by_digest ? is_digest(p->reference) : oci_is_tag(p->reference));
 }
 
 int oci_parse(struct oci_place *p, const char *url, struct ckpt_err *err)
@@ -235,7 +236,7 @@ int oci_manifest(char **text, size_t *n, char digest[OCI_DIGEST], struct oci_rep
     struct http_request q = {.headers = ACCEPT, .limit = OCI_MANIFEST_BYTES,
                              .begin = body_text_begin, .put = body_text_put};
     struct http_answer a = {0};
-    const char *want = oci_is_digest(reference) ? reference : a.content_digest;
+    const char *want = is_digest(reference) ? reference : a.content_digest;
     char url[HTTP_URL];
     struct ckpt_buf b;
     int rc = oci_address(url, r, "manifests", reference, err);
@@ -291,7 +292,7 @@ static int read_layer(struct tree *t, const json_t *layer, size_t i, struct ckpt
     if (!type || !digest || !json_is_integer(size) || json_integer_value(size) < 0)
         return ckpt_fail(err, CKPT_EPROTOCOL, "%s: layer %zu has no type, digest or size", t->name,
                          i);
-    if (!oci_is_digest(digest))
+    if (!is_digest(digest))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: layer %zu has the digest %.80s, SHA-256 "
                          "wanted", t->name, i, digest);
     if (is_packed(type))
@@ -315,15 +316,17 @@ static int read_index(char child[OCI_DIGEST], const struct tree *t, const json_t
     if (json_array_size(manifests) != 1)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is an index of %zu manifests, one model "
                          "wanted: name one by its digest", t->name, json_array_size(manifests));
-    if (!digest || !oci_is_digest(digest))
+    if (!digest || !is_digest(digest))
         return ckpt_fail(err, CKPT_EPROTOCOL, "%s: the index has no digest of its manifest",
                          t->name);
     snprintf(child, OCI_DIGEST, "%s", digest);
     return 0;
 }
 
-int oci_read_manifest(struct tree *t, char child[OCI_DIGEST], const json_t *manifest,
-                      struct ckpt_err *err)
+/* Add the layers of a manifest to t.  child gets the digest of the only manifest of an index,
+ * else "". */
+static int read_manifest(struct tree *t, char child[OCI_DIGEST], const json_t *manifest,
+                         struct ckpt_err *err)
 {
     const json_t *layers = json_object_get(manifest, "layers"), *layer;
     const json_t *manifests = json_object_get(manifest, "manifests");
@@ -369,7 +372,7 @@ static int read_tree(struct tree *t, char child[OCI_DIGEST], struct oci_repo *r,
         err->code = CKPT_EPROTOCOL;
         rc = ckpt_err_in(err, "%s", t->name);
     }
-    rc = rc ? rc : oci_read_manifest(t, child, json, err);
+    rc = rc ? rc : read_manifest(t, child, json, err);
     json_decref(json);
     ckpt_free(text);
     return rc;

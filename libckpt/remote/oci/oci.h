@@ -44,8 +44,6 @@ struct oci_repo {
 /* CKPT_EUSAGE when url has another form. */
 int oci_parse(struct oci_place *p, const char *url, struct ckpt_err *err);
 bool oci_is_tag(const char *s);
-/* "sha256:" and 64 digits. */
-bool oci_is_digest(const char *s);
 int oci_digest(char digest[OCI_DIGEST], const void *bytes, size_t n, struct ckpt_err *err);
 /* {origin}/v2/{name}/verb/rest */
 int oci_address(char url[HTTP_URL], const struct oci_repo *r, const char *verb, const char *rest,
@@ -63,10 +61,6 @@ int oci_call(struct oci_repo *r, struct http_request *q, struct http_answer *a,
 /* The bytes of a manifest, which are those of its digest: ckpt_free text. */
 int oci_manifest(char **text, size_t *n, char digest[OCI_DIGEST], struct oci_repo *r,
                  const char *reference, struct ckpt_err *err);
-/* Add the layers of a manifest to t.  child gets the digest of the only manifest of an index,
- * else "". */
-int oci_read_manifest(struct tree *t, char child[OCI_DIGEST], const json_t *manifest,
-                      struct ckpt_err *err);
 int oci_open(struct tree **out, const struct oci_place *p, struct ckpt_err *err);
 
 #endif

@@ -7,6 +7,8 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
 
 #include "formats/formats.h"
 #include "libckpt/io/archive.h"
@@ -198,6 +200,45 @@ TEST_ERR(links_inside)
     assert_false(ckpt_dir_has(d, "soft"));
     assert_int_equal(ckpt_file_open_at(&f, d, "soft", err), CKPT_EREFUSED);
     ckpt_dir_close(d);
+}
+
+/* A header of ustar in zeros: an empty file, or a hard link to target. */
+static void put_header(unsigned char block[512], const char *name, const char *target)
+{
+    unsigned sum = 0;
+
+    snprintf((char *)block, 100, "%s", name);
+    memcpy(block + 100, "0000644\0000000000\0000000000\00000000000000\00000000000000", 48);
+    memset(block + 148, ' ', 8);
+    block[156] = target ? '1' : '0';
+    if (target)
+        snprintf((char *)block + 157, 100, "%s", target);
+    memcpy(block + 257, "ustar\00000", 8);
+    for (size_t i = 0; i < 512; i++)
+        sum += block[i];
+    snprintf((char *)block + 148, 8, "%06o", sum);
+}
+
+/* Seconds of CPU, far from those of a search through all members for each of them. */
+TEST_ERR(links_may_be_as_many_as_members)
+{
+    enum { LINKS = 100000, MOST_SECONDS = 8 };
+    unsigned char *tar = calloc(LINKS + 3, 512);
+    clock_t begun = clock();
+    struct ckpt_dir *d;
+
+    put_header(tar, "a", NULL);
+    for (size_t i = 1; i <= LINKS; i++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "d/%07zu", i);
+        put_header(tar + 512 * i, name, i == LINKS ? "d/0000001" : "a");
+    }
+    assert_int_equal(open_bytes(&d, tar, (LINKS + 3) * (size_t)512, err), 0);
+    assert_text(d, "d/0100000", "");
+    assert_true((clock() - begun) / CLOCKS_PER_SEC < MOST_SECONDS);
+    ckpt_dir_close(d);
+    free(tar);
 }
 
 TEST(every_cut_is_an_error)

@@ -1,7 +1,7 @@
 /* choice_row: contexts and continuations are those of lm-evaluation-harness's tasks.  [A, E7, X3] */
 #include "tests/unit/unit.h"
 
-#include "tools/eval/choice_row.h"
+#include "tools/eval/tasks/choice_row.h"
 
 static json_t *golden;
 static struct ckpt_arena arena;

@@ -5,7 +5,7 @@
 #include <malloc.h>
 
 #include "formats/families/arch.h"
-#include "tools/eval/choices.h"
+#include "tools/eval/tasks/choices.h"
 
 #define CHOICES 4000
 

@@ -21,7 +21,8 @@ static struct push_plan plan_of(struct push_file *file)
 TEST_ERR(a_plan_is_read_as_it_was_written)
 {
     const char *const globs[] = {"*.bin", "x"};
-    struct push_filter filter = {.exclude = {globs, 2}, .path_in_repo = "a", .allow_secrets = true};
+    struct push_filter filter = {.exclude = {globs, 2}, .also = {globs, 1}, .path_in_repo = "a",
+                                 .allow_secrets = true, .allow_pickles = true};
     struct send_want want = {.branch = "b", .create = true, .remove = {globs, 1}};
     struct push_file file = {.from = "w", .to = "a/w", .size = 3, .lfs = true, .state = PUSH_NEW,
                              .digest = "sha256-00"};
@@ -46,6 +47,9 @@ TEST_ERR(a_plan_is_read_as_it_was_written)
     assert_int_equal(f.part[0].filter.exclude.n, 2);
     assert_string_equal(f.part[0].filter.exclude.item[1], "x");
     assert_int_equal(f.part[0].want.remove.n, 1);
+    assert_int_equal(f.part[0].filter.also.n, 1);
+    assert_true(f.part[0].filter.allow_pickles);
+    assert_false(f.part[1].filter.allow_pickles);
     assert_null(f.part[1].want.branch);
     assert_int_equal(plan_file_agrees(&f.part[0], &p, err), 0);
     plan_file_close(&f);

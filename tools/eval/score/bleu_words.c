@@ -29,11 +29,6 @@ static bool is_sign(uint32_t cp)
            (cp >= '(' && cp <= '+') || (cp >= ':' && cp <= '@') || cp == '/';
 }
 
-static bool is_mark(uint32_t cp)        /* category P */
-{
-    return unicode_is_punctuation(cp) && !(cp < 0x80 && strchr("$+<=>^`|~", (int)cp));
-}
-
 static bool is_no_number(uint32_t cp) { return !unicode_is_numeric(cp); }
 
 static const struct step steps_13a[] = {
@@ -43,8 +38,8 @@ static const struct step steps_13a[] = {
     {is_digit, is_dash, "", " ", " "},
 };
 static const struct step steps_intl[] = {
-    {is_no_number, is_mark, "", " ", " "},
-    {is_mark, is_no_number, " ", " ", ""},
+    {is_no_number, unicode_is_p, "", " ", " "},
+    {unicode_is_p, is_no_number, " ", " ", ""},
     {unicode_is_symbol, NULL, " ", "", " "},
 };
 

@@ -25,7 +25,8 @@ void words_free(struct words *w)
     memset(w, 0, sizeof *w);
 }
 
-int words_add_id(struct words *w, int32_t id, struct ckpt_err *err)
+/* Append the number of a word. */
+static int add_id(struct words *w, int32_t id, struct ckpt_err *err)
 {
     int rc = ckpt_reserve(&w->id, w->n, &w->cap, sizeof *w->id, err);
 
@@ -42,7 +43,7 @@ int words_add(struct words *w, const char *word, size_t len, struct words_vocab 
     int rc;
 
     if (id != CKPT_MAP_NONE)
-        return words_add_id(w, (int32_t)id, err);
+        return add_id(w, (int32_t)id, err);
     id = ckpt_map_count(v->map);
     if (id >= INT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT, "more than %d different words", INT32_MAX);
@@ -50,7 +51,7 @@ int words_add(struct words *w, const char *word, size_t len, struct words_vocab 
     if (!kept)
         return ckpt_nomem(err, len);
     rc = ckpt_map_add(v->map, kept, len, id, err);
-    return rc ? rc : words_add_id(w, (int32_t)id, err);
+    return rc ? rc : add_id(w, (int32_t)id, err);
 }
 
 bool words_is_space(uint32_t cp) { return unicode_is_space(cp) || (cp >= 0x1c && cp <= 0x1f); }
@@ -84,7 +85,7 @@ int words_characters(struct words *w, const char *text, struct ckpt_err *err)
         uint32_t cp = utf8_get((const unsigned char *)s, &width);
 
         if (!words_is_space(cp))
-            rc = words_add_id(w, (int32_t)cp, err);
+            rc = add_id(w, (int32_t)cp, err);
     }
     return rc;
 }

@@ -28,10 +28,9 @@ int words_vocab_new(struct words_vocab *v, struct ckpt_err *err);
 void words_vocab_free(struct words_vocab *v);
 void words_free(struct words *w);
 
-/* Append a word, or any number. */
+/* Append a word. */
 int words_add(struct words *w, const char *word, size_t len, struct words_vocab *v,
               struct ckpt_err *err);
-int words_add_id(struct words *w, int32_t id, struct ckpt_err *err);
 /* Append the words between white space. */
 int words_split(struct words *w, const char *text, size_t len, struct words_vocab *v,
                 struct ckpt_err *err);

@@ -33,7 +33,8 @@ static void put_title(struct ckpt_buf *b, const char *key)
     page_words(b, key);
 }
 
-void page_section(struct ckpt_buf *b, const char *key, size_t count, bool open)
+/* Put the heading of a section that folds; close it with "</details>". */
+static void put_section(struct ckpt_buf *b, const char *key, size_t count, bool open)
 {
     char number[PAGE_NUMBER];
 
@@ -47,7 +48,7 @@ void page_section(struct ckpt_buf *b, const char *key, size_t count, bool open)
 
 void page_json(struct ckpt_buf *b, const char *key, const json_t *v)
 {
-    page_section(b, key, 0, false);
+    put_section(b, key, 0, false);
     ckpt_buf_put_str(b, "<pre>");
     page_value(b, key, v, JSON_BYTES);
     ckpt_buf_put_str(b, "</pre>\n</details>\n");
@@ -232,7 +233,7 @@ void page_table(struct ckpt_buf *b, const char *key, const json_t *rows, bool op
     struct row *all = rows_of(rows, differences, &most);
 
     b->failed |= !all;
-    page_section(b, key, n, open);
+    put_section(b, key, n, open);
     columns_of(&c, rows);
     put_head(b, &c, differences, strcmp(key, "settings") == 0);
     for (size_t i = 0; all && i < shown; i++) {

@@ -20,7 +20,5 @@ bool page_is_table(const json_t *v);
 void page_table(struct ckpt_buf *b, const char *key, const json_t *rows, bool open);
 /* Put a value as folded JSON. */
 void page_json(struct ckpt_buf *b, const char *key, const json_t *v);
-/* Put the heading of a section that folds; close it with "</details>". */
-void page_section(struct ckpt_buf *b, const char *key, size_t count, bool open);
 
 #endif

@@ -165,9 +165,11 @@ static void decay(struct view *v, const struct generate_place *at, const struct 
     int64_t over = at->n - at->n_fed - o->decay_start;
 
     for (size_t i = 0; over > 0 && i < o->n_eos; i++) {
+        struct generate_opts before = {.eos = o->eos, .n_eos = i};
         int64_t j = place_of(v, o->eos[i]);
 
-        if (j >= 0 && v->all && isfinite(v->all[j]))
+        /* An id that is named twice rises once. */
+        if (j >= 0 && v->all && isfinite(v->all[j]) && !generate_is_eos(&before, o->eos[i]))
             v->all[j] += fabsf(v->all[j]) * ((float)pow(o->decay_factor, (double)over) - 1);
     }
 }

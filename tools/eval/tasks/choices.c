@@ -1,5 +1,5 @@
 /* choices - see choices.h. */
-#include "tools/eval/choices.h"
+#include "tools/eval/tasks/choices.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,18 +1,18 @@
 /*
- * eval/choices - questions with several answers: the likelihoods that a model gives the answers.
+ * tasks/choices - questions with several answers: the likelihoods that a model gives the answers.
  *
  * Source: lm-evaluation-harness 0.4.13, api/model.py and models/huggingface.py: context and
  * continuation are tokenised together, and the tokens after as many as the context alone has are
  * the continuation's; an empty context is bos, else eos; what is too long loses its beginning; the
  * first of equal likelihoods is chosen.
  */
-#ifndef CKPT_TOOLS_EVAL_CHOICES_H
-#define CKPT_TOOLS_EVAL_CHOICES_H
+#ifndef CKPT_TOOLS_EVAL_TASKS_CHOICES_H
+#define CKPT_TOOLS_EVAL_TASKS_CHOICES_H
 
 #include "formats/records/record.h"
 #include "tools/eval/answers.h"
-#include "tools/eval/choice_row.h"
 #include "tools/eval/split/split.h"
+#include "tools/eval/tasks/choice_row.h"
 #include "trainer/run/session.h"
 
 struct choices;

@@ -1,5 +1,5 @@
 /* choice_row - see choice_row.h. */
-#include "tools/eval/choice_row.h"
+#include "tools/eval/tasks/choice_row.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /*
- * eval/choice_row - a record with a question and several answers -> a context and continuations.
+ * tasks/choice_row - a record with a question and several answers -> a context and
+ * continuations.
  *
  *   ctx or ctx_a and ctx_b, endings, label      HellaSwag
  *   question, choices {text, label}, answerKey  ARC
@@ -9,8 +10,8 @@
  * Source: tasks hellaswag, arc_easy and mmlu of lm-evaluation-harness 0.4.13, without examples.
  * The right one is a number from 0, or its letter or text where it is a string.
  */
-#ifndef CKPT_TOOLS_EVAL_CHOICE_ROW_H
-#define CKPT_TOOLS_EVAL_CHOICE_ROW_H
+#ifndef CKPT_TOOLS_EVAL_TASKS_CHOICE_ROW_H
+#define CKPT_TOOLS_EVAL_TASKS_CHOICE_ROW_H
 
 #include <jansson.h>
 
