@@ -22,7 +22,7 @@ done
 t "an adapter" train lora 2 --zero-stage 3 --lora-rank 4 --target-modules all-linear
 dry() { SAY= train dry 1 --dry-run 2>"$T/said" && grep -q "weights in bfloat16 alone, rounded stochastically: [1-9][0-9.]* MiB less than with float32 masters" "$T/said"; }
 t "--dry-run tells what it saves" dry
-expect_says 78 "without bfloat16" "needs --bf16" train x 1 --no-bf16
+expect_says 78 "without bfloat16" "--master-weights false needs --bf16" train x 1 --no-bf16
 expect_says 78 "states on the host" "excludes --offload-optimizer" train x 1 --offload-optimizer cpu
 expect_says 78 "Adafactor" "is not done with --optim adafactor" train x 1 --optim adafactor
-expect_says 78 "Muon" "is not done with --optim muon" train x 1 --optim muon
+expect_says 78 "Muon" "--master-weights false is not done with --optim muon" train x 1 --optim muon

@@ -33,3 +33,17 @@ t "noise: goes on" train again 2 $noise --resume-from-checkpoint latest
 t "noise: to the same bits" same_state noise again
 t "Adafactor in replicas, saved behind the steps" train ada 4 --optim adafactor --bf16 --zero-stage 3 --hybrid-shard-size 2 --async-save true --save-total-limit 1
 t "its checkpoint merges" ckpt-merge -q "$T/ada/checkpoint-4" -o "$T/merged"
+t "codes of 8 bits on two ranks" train coded 2 --optim adamw_8bit
+for place in "2 2" "4 3" "4 1"; do
+    back coded again
+    t "go on in shards, ${place% *} ranks at stage ${place#* }" timeout -s KILL 20 bash -c "$(declare -f train); T=$T; train again ${place% *} --logging-steps 1 --optim adamw_8bit --zero-stage ${place#* } --resume-from-checkpoint latest"
+    t "to nearly the same losses" near again coded 1e-4
+done
+# Parts of three ranks end within a block of codes: padding that came back as other than zero would be in the saved part.
+mkdir "$T/narrow-model"; echo '{"model_type": "bloom", "vocab_size": 4096, "hidden_size": 64, "n_layer": 1, "n_head": 2, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 3}' >"$T/narrow-model/config.json"
+t "a model that thirds do not divide" ckpt-train -q --init "$T/narrow-model" --tokenizer $R/tokenizer --init-only -o "$T/odd"
+BASE=$T/odd
+t "codes of 8 bits in thirds" train thirds 3 --zero-stage 3 --optim adamw_8bit
+back thirds again
+t "go on" train again 3 --zero-stage 3 --optim adamw_8bit --resume-from-checkpoint latest
+t "to the same bits of codes" same_state thirds again

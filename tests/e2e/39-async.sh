@@ -102,3 +102,5 @@ stopped_full() {
 t "a run that stops without a checkpoint says so" stopped_full
 expect 64 "a word that is none" train no --async-save maybe
 expect 64 "nor that" train no --on-save-error retry
+over_mpi() { OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none mpirun --oversubscribe --bind-to none --quiet -np 2 "$B/ckpt-train" --model "$T/base" --train-file "$T/train.jsonl" --max-steps 4 --save-steps 2 -o "$T/mpi" "$@"; }
+expect_says 78 "MPI's ranks have no thread for it" "--async-save true: ranks talk through MPI in one thread alone" over_mpi -q --async-save true

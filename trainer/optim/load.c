@@ -49,9 +49,10 @@ static size_t find_part(const struct ckpt_source *src, const char *state, size_t
     return t != SIZE_MAX ? t : ckpt_source_find(src, name);
 }
 
-/* Whether moment k (0, 1) of parameter i is stored as codes that can be copied. */
-static int find_codes(struct coded *c, bool *found, const struct file *f, size_t i, int k,
-                      struct ckpt_err *err)
+/* Whether moment k (0, 1) of parameter i is stored as codes that can be copied: a rank's part p of
+ * it begins with a block. */
+static int find_codes(struct coded *c, bool *found, const struct file *f, size_t i,
+                      struct flat_piece p, int k, struct ckpt_err *err)
 {
     const char *name = ckpt_source_tensor(f->seen, f->index[i])->name, *dot = strrchr(name, '.');
     size_t len = dot ? (size_t)(dot - name) : strlen(name);
@@ -66,7 +67,7 @@ static int find_codes(struct coded *c, bool *found, const struct file *f, size_t
     if (c->state == SIZE_MAX || c->map == SIZE_MAX || c->absmax == SIZE_MAX)
         return 0;
     state = ckpt_source_tensor(f->raw, c->state);
-    if (state->dtype != CKPT_U8 || f->from[i] % BNB_BLOCK ||
+    if (state->dtype != CKPT_U8 || (f->from[i] + p.start) % BNB_BLOCK ||
         ckpt_source_tensor(f->raw, c->map)->numel != 256 ||
         ckpt_source_tensor(f->raw, c->map)->dtype != CKPT_F32 ||
         ckpt_source_tensor(f->raw, c->absmax)->dtype != CKPT_F32 ||
@@ -81,17 +82,16 @@ static int find_codes(struct coded *c, bool *found, const struct file *f, size_t
     return 0;
 }
 
-/* Copy codes and scales of moment k of parameter i. */
+/* Copy codes and scales of moment k of a rank's part p of parameter i. */
 static int take_codes(struct session *s, const struct file *f, const struct coded *c, size_t i,
-                      int k, struct ckpt_err *err)
+                      struct flat_piece p, int k, struct ckpt_err *err)
 {
     enum optim_state_array of = k ? OPTIM_STATE_AVG_SQ : OPTIM_STATE_AVG;
     enum optim_state_array scales = k ? OPTIM_STATE_ABSMAX_SQ : OPTIM_STATE_ABSMAX;
-    int64_t numel = zero_flat(s->zero)->params->item[i].numel;
-    int rc;
+    int rc = zero_pad(s->zero, k ? ZERO_EXP_AVG_SQ : ZERO_EXP_AVG, i, err);
 
-    for (int64_t at = 0; at < numel; at += PIECE) {
-        int64_t n = numel - at < PIECE ? numel - at : PIECE, from = f->from[i] + at;
+    for (int64_t at = 0; rc == 0 && at < p.count; at += PIECE) {
+        int64_t n = p.count - at < PIECE ? p.count - at : PIECE, from = f->from[i] + p.start + at;
 
         if ((rc = ckpt_source_read(f->raw, c->state, from, n, f->piece, err)) != 0 ||
             (rc = zero_write_stored(s->zero, of, i, at, n, f->piece, err)) != 0 ||
@@ -100,7 +100,7 @@ static int take_codes(struct session *s, const struct file *f, const struct code
             (rc = zero_write_stored(s->zero, scales, i, at, n, f->piece, err)) != 0)
             return rc;
     }
-    return 0;
+    return rc;
 }
 
 /* The name of moment k in a file of bitsandbytes, or NULL: it is called by its number where there
@@ -124,7 +124,8 @@ static const char *number_of(const struct file *f, int k)
 /* Load one moment of all parameters. */
 static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
 {
-    const struct params *p = zero_flat(s->zero)->params;
+    const struct flat *flat = zero_flat(s->zero);
+    const struct params *p = flat->params;
     const char *number = number_of(f, k);
     int rc;
 
@@ -135,11 +136,12 @@ static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
         return rc;
     for (size_t i = 0; i < p->n; i++) {
         bool wanted = zero_moments(s->zero, i) == OP_MOMENTS_8BIT, found = false;
+        struct flat_piece own = flat_piece(flat, i, flat->rank);
         struct coded c;
 
         if (f->index[i] == SIZE_MAX)
             continue;
-        if (f->packed && (rc = find_codes(&c, &found, f, i, k, err)) != 0)
+        if (f->packed && (rc = find_codes(&c, &found, f, i, own, k, err)) != 0)
             return rc;
         if (found)
             f->kind = OP_MOMENTS_8BIT;
@@ -147,7 +149,7 @@ static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
             f->kind = OP_MOMENTS_BF16;
         if (!wanted || !found)
             continue;
-        if ((rc = take_codes(s, f, &c, i, k, err)) != 0)
+        if ((rc = take_codes(s, f, &c, i, own, k, err)) != 0)
             return rc;
         f->index[i] = SIZE_MAX;
     }

@@ -271,12 +271,12 @@ static int open_copy(struct saver *v, struct run_job *r, struct ckpt_err *err)
     return comm_error(s->comm, err);
 }
 
-/* Why saves are at once: a note, or the run's refusal. */
-static int without(struct run_job *r, struct ckpt_err *err, const char *why)
+/* Why saves are at once: a note, or the run's refusal with this code. */
+static int without(struct run_job *r, int code, struct ckpt_err *err, const char *why)
 {
     if (strcmp(r->s->async_save, "true") == 0) {
         r->session.comm->agreed = true; /* the same on every rank */
-        ckpt_fail(err, CKPT_ENOMEM, "`async_save true`: %s", why);
+        ckpt_fail(err, code, "`async_save true`: %s", why);
         return ckpt_err_hint(err, "`async_save auto` then saves while steps wait");
     }
     if (r->session.comm->rank == 0)
@@ -328,7 +328,7 @@ int save_open(struct run_job *r, struct ckpt_err *err)
     snprintf(why, sizeof why, "a copy of %.2f GiB for each rank does not fit this host, which has "
              "%.2f left", (double)bytes / (1 << 30), (double)r->spare / (1 << 30));
     if (bytes > most)
-        return without(r, err, why);
+        return without(r, CKPT_ENOMEM, err, why);
     v = ckpt_alloc(1, sizeof *v);
     rc = comm_agree(r->session.comm, v ? 0 : ckpt_nomem(err, sizeof *v), err);
     if (rc || !v) {
@@ -344,7 +344,10 @@ int save_open(struct run_job *r, struct ckpt_err *err)
         return 0;
     }
     ckpt_free(v);
-    return rc ? rc : without(r, err, able ? why : "ranks talk through MPI in one thread alone");
+    if (rc)
+        return rc;
+    return able ? without(r, CKPT_ENOMEM, err, why)
+                : without(r, CKPT_ECONFIG, err, "ranks talk through MPI in one thread alone");
 }
 
 void save_close(struct run_job *r)

@@ -441,13 +441,13 @@ static int check_precision(const struct settings *s, struct ckpt_err *err)
         RULE(strcmp(s->offload_param, "cpu") == 0 && !half,
              "`offload_param cpu` needs `bf16` or `fp16`"),
         RULE(!s->master_weights && !s->bf16,
-             "`no_master_weights` needs `bf16`: other weights have none, or need them"),
+             "`master_weights false` needs `bf16`: other weights have none, or need them"),
         RULE(!s->master_weights && (strcmp(s->offload_optimizer, "none") != 0 ||
                                     strcmp(s->offload_param, "none") != 0),
-             "`no_master_weights` excludes `offload_optimizer` and `offload_param`"),
+             "`master_weights false` excludes `offload_optimizer` and `offload_param`"),
         RULE(!s->master_weights && (strcmp(s->optim, "adafactor") == 0 ||
                                     strcmp(s->optim, "muon") == 0),
-             "`no_master_weights` is not done with `optim {}`", s->optim),
+             "`master_weights false` is not done with `optim {}`", s->optim),
         RULE(s->bf16 && s->fp16, "`bf16` and `fp16` exclude each other"),
         RULE(s->fp8 && !s->bf16,
              "`fp8` needs `bf16`: what is not multiplied in 8 bits is bfloat16"),

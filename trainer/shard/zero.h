@@ -132,6 +132,9 @@ int zero_read(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t 
 /* The way back; what passes see of weights follows with zero_changed. */
 int zero_write(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n,
                const float *from, struct ckpt_err *err);
+/* Coded moments from the block on in which the padding of this rank's part begins: zeros, as a step
+ * leaves padding.  Code 0, which memory begins with, is the negative of the block's largest. */
+int zero_pad(struct zero *z, enum zero_array of, size_t i, struct ckpt_err *err);
 /*
  * The same of an array of states as it is stored: true weights f32, moments of their type, scales
  * f32, one for 256 elements, where at is a multiple of that.

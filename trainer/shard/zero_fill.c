@@ -295,6 +295,20 @@ void zero_changed(struct zero *z)
 
 /* -- whole parameters and layers --------------------------------------------------------------- */
 
+int zero_pad(struct zero *z, enum zero_array of, size_t i, struct ckpt_err *err)
+{
+    const float zeros[BNB_BLOCK] = {0};
+    int64_t end = flat_part(&z->flat, i), n;
+    int64_t at = flat_piece(&z->flat, i, z->flat.rank).count / BNB_BLOCK * BNB_BLOCK;
+    int rc = 0;
+
+    for (; rc == 0 && at < end; at += n) {
+        n = end - at < BNB_BLOCK ? end - at : BNB_BLOCK;
+        rc = zero_write(z, of, i, at, n, zeros, err);
+    }
+    return rc;
+}
+
 int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
               struct ckpt_err *err)
 {
@@ -307,6 +321,8 @@ int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
 
         if (!to.at)
             continue;
+        if (to.type == CKPT_U8)
+            rc = zero_pad(z, of, i, err);
         if (!z->dev->discrete && to.type == CKPT_F32 && p.count > 0 && to.n >= p.count)
             rc = fn(ctx, i, p.start, p.count, (float *)(void *)to.at, err);
         else
