@@ -321,7 +321,7 @@ int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
 
         if (!to.at)
             continue;
-        if (to.type == CKPT_U8)
+        if (to.type == CKPT_U8 && p.count == 0)
             rc = zero_pad(z, of, i, err);
         if (!z->dev->discrete && to.type == CKPT_F32 && p.count > 0 && to.n >= p.count)
             rc = fn(ctx, i, p.start, p.count, (float *)(void *)to.at, err);
@@ -330,6 +330,8 @@ int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
                 int64_t n = p.count - at < PIECE ? p.count - at : PIECE;
 
                 rc = fn(ctx, i, p.start + at, n, piece, err);
+                if (rc == 0 && at == 0 && to.type == CKPT_U8)   /* what fn leaves has its own */
+                    rc = zero_pad(z, of, i, err);
                 if (rc == 0)
                     rc = zero_write(z, of, i, at, n, piece, err);
             }
