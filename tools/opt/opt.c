@@ -80,13 +80,30 @@ static int take_value(struct parse *p, const char **value, const char *attached,
     return 0;
 }
 
+/* The option of a letter; NULL: there is none. */
+static struct opt_slot *find_letter(const struct parse *p, char letter)
+{
+    for (size_t i = 0; i < p->t->n; i++)
+        if (p->t->slot[i].row->letter == letter)
+            return &p->t->slot[i];
+    return NULL;
+}
+
+/* Whether an argument is an option: negative numbers are not, but -0 may be one. */
+static bool is_option(const struct parse *p, const char *arg)
+{
+    bool number = arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9';
+
+    return number ? !arg[2] && find_letter(p, arg[1]) : arg[0] == '-';
+}
+
 /* Whether the next argument is a further value of the option before it, as in programs that take
  * no positional arguments: no option itself, and of a flag only true or false. */
 static bool next_is_value(const struct parse *p, const struct opt_slot *s)
 {
     const char *next = p->at < p->argc ? p->argv[p->at] : NULL;
 
-    if (!p->in.dialect || !next || (next[0] == '-' && (next[1] < '0' || next[1] > '9')))
+    if (!p->in.dialect || !next || is_option(p, next))
         return false;
     return !s || (s->row->kind == OPT_KIND_FLAG ? opt_truth(next) >= 0
                                                 : s->row->kind == OPT_KIND_LIST);
@@ -153,20 +170,18 @@ static int short_options(struct parse *p, const char *arg)
     for (; *arg; arg++) {
         const char *value = NULL;
         char where[3] = {'-', *arg, '\0'};
-        size_t i = 0;
+        struct opt_slot *s = find_letter(p, *arg);
         int rc;
 
-        while (i < p->t->n && p->t->slot[i].row->letter != *arg)
-            i++;
-        if (i == p->t->n) {
+        if (!s) {
             ckpt_fail(p->err, CKPT_EUSAGE, "unknown option -%c", *arg);
             return ckpt_err_hint(p->err, "%s --help lists them", p->cli->tool);
         }
-        if (opt_takes_value(p->t->slot[i].row)) {
+        if (opt_takes_value(s->row)) {
             rc = take_value(p, &value, arg[1] ? arg + 1 : NULL, where);
-            return rc ? rc : apply(p, &p->t->slot[i], value, where);
+            return rc ? rc : apply(p, s, value, where);
         }
-        if ((rc = apply(p, &p->t->slot[i], NULL, where)))
+        if ((rc = apply(p, s, NULL, where)))
             return rc;
     }
     return 0;
