@@ -168,6 +168,26 @@ TEST(what_is_not_built_is_refused_by_name)
     generate_config_release(&c);
 }
 
+TEST(tokens_forced_and_suppressed_are_refused)
+{
+    static const struct { const char *text; int code; } rows[] = {
+        {"{\"forced_bos_token_id\": 4, \"suppress_tokens\": [3, 4]}", CKPT_EFORMAT},
+        {"{\"forced_eos_token_id\": [3, 4], \"suppress_tokens\": [3, 4]}", CKPT_EFORMAT},
+        {"{\"forced_eos_token_id\": [3, 5], \"suppress_tokens\": [3, 4]}", 0},
+        {"{\"forced_eos_token_id\": 3}", 0},
+    };
+    struct generate_config c;
+    struct ckpt_err err = {0};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        OK(read_text(&c, rows[i].text, &err), err);
+        assert_int_equal(generate_config_built(&c, &c.opts, &err), rows[i].code);
+        assert_true(!rows[i].code || strstr(err.text, "_token_id: all of its tokens"));
+        ckpt_err_clear(&err);
+        generate_config_release(&c);
+    }
+}
+
 /* z minus frequency times the count, and minus presence, of generated tokens alone. */
 TEST(penalties_of_frequency_and_presence_are_openais)
 {

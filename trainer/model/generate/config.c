@@ -88,9 +88,34 @@ static bool neutral(const json_t *v, double number)
            (json_is_object(v) && json_object_size(v) == 0);
 }
 
+static bool has_id(const struct generate_ids *ids, int32_t id)
+{
+    for (size_t i = 0; i < ids->n; i++)
+        if (ids->id[i] == id)
+            return true;
+    return false;
+}
+
+/* Ids of which one is forced, by a key, may not all be suppressed: none could be chosen. */
+static int check_forced(const struct generate_ids *forced, const char *key,
+                        const struct generate_opts *o, struct ckpt_err *err)
+{
+    size_t n = 0;
+
+    while (n < forced->n && has_id(&o->suppress, forced->id[n]))
+        n++;
+    return n < forced->n || n == 0
+               ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "config-key", FILE_NAME ": key %s: all of its "
+                                  "tokens are in suppress_tokens too", key);
+}
+
 int generate_config_built(const struct generate_config *c, const struct generate_opts *o,
                           struct ckpt_err *err)
 {
+    int rc = check_forced(&o->forced_bos, "forced_bos_token_id", o, err);
+
+    if (rc || (rc = check_forced(&o->forced_eos, "forced_eos_token_id", o, err)) != 0)
+        return rc;
     for (size_t i = 0; i < sizeof unbuilt / sizeof unbuilt[0]; i++) {
         bool counts = unbuilt[i].when == ALWAYS ||
                       (unbuilt[i].when == WHEN_DRAWN ? o->do_sample : o->num_beams > 1);

@@ -30,7 +30,8 @@ int generate_config_read(struct generate_config *out, struct ckpt_dir *dir,
                          const struct arch *arch, struct ckpt_err *err);
 /* The same from an object, of which it takes its own reference. */
 int generate_config_of(struct generate_config *out, const json_t *json, struct ckpt_err *err);
-/* 0 when everything that these options would change is implemented. */
+/* 0 when everything that these options would change is implemented.  CKPT_EFORMAT for a token that
+ * is forced and suppressed, as transformers 5.24 refuses it. */
 int generate_config_built(const struct generate_config *c, const struct generate_opts *opts,
                           struct ckpt_err *err);
 void generate_config_release(struct generate_config *c);
