@@ -30,7 +30,7 @@ typedef void ckpt_log_progress_fn(void *ctx, const char *what, const char *unit,
                                   uint64_t total);
 void ckpt_log_progress_hook(ckpt_log_progress_fn *fn, void *ctx);
 void ckpt_log_progress(const char *what, const char *unit, uint64_t done, uint64_t total);
-/* From now on what the calling thread does is not shown: it works behind one that tells more. */
+/* From now on what the calling thread does is not shown: it works beside one that tells more. */
 void ckpt_log_progress_mute(void);
 /* How often that was called so far: whether work goes on. */
 uint64_t ckpt_log_progress_calls(void);

@@ -233,8 +233,12 @@ int run_dir_check_free(const struct run_dir *d, int64_t step, struct ckpt_err *e
         rc = step < 0 ? ckpt_fail(err, CKPT_ECREATE, "%s exists already, of an earlier run", path)
                       : ckpt_fail(err, CKPT_ECREATE, "%s exists already, and this run goes on from "
                                   "step %lld", path, (long long)step);
-        ckpt_err_hint(err, "`resume_from_checkpoint latest` goes on from the newest; or name "
-                      "another `output_dir`, or `overwrite_output_dir`");
+        ckpt_err_hint(err, step < 0
+                      ? "`resume_from_checkpoint latest` goes on from the newest; or name another "
+                        "`output_dir`, or `overwrite_output_dir`"
+                      : "`resume_from_checkpoint latest` goes on from the newest complete one; or "
+                        "remove what is newer, name another `output_dir`, or "
+                        "`overwrite_output_dir`");
     }
     ckpt_arena_release(&a);
     return rc;

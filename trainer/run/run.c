@@ -51,7 +51,7 @@ int run_tell_artifact(const struct run_job *r, const char *path, struct ckpt_err
 enum stop_why { STOP_NOT, STOP_TIME, STOP_SIGNAL };
 
 /* Whether any rank is to stop, or the time is up: all leave at the same step.  *busy: some rank
- * still writes behind the steps. */
+ * still writes beside the steps. */
 static enum stop_why stop_wanted(struct run_job *r, bool *busy)
 {
     bool late = r->session.comm->rank == 0 && clock_now() >= r->course.deadline &&

@@ -40,7 +40,7 @@ struct run_job {
     char                   saved[4096]; /* newest checkpoint of this run */
     char                   state_dict[4096];    /* and the file beside it; "": none */
     int64_t                saved_step;
-    struct saver          *saver;       /* writes behind the steps; NULL: saves are at once */
+    struct saver          *saver;       /* writes beside the steps; NULL: saves are at once */
     uint64_t               spare;       /* bytes of the host that the plan leaves to a rank */
     int64_t                first_step;  /* done before this run */
     double                 loss_sum;    /* over the n_updates steps of this run that changed

@@ -89,9 +89,9 @@ static int failed(struct run_job *r, const char *path, const char *best, int rc,
     return 0;
 }
 
-/* -- behind the steps -------------------------------------------------------------------------- */
+/* -- beside the steps -------------------------------------------------------------------------- */
 
-static void *write_behind(void *arg)
+static void *write_beside(void *arg)
 {
     struct saver *v = arg;
 
@@ -111,10 +111,10 @@ static void start_thread(struct saver *v)
     v->done = false;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &was);
-    v->threaded = pthread_create(&v->thread, NULL, write_behind, v) == 0;
+    v->threaded = pthread_create(&v->thread, NULL, write_beside, v) == 0;
     pthread_sigmask(SIG_SETMASK, &was, NULL);
     if (!v->threaded)                   /* the other ranks' threads wait for this one */
-        write_behind(v);
+        write_beside(v);
 }
 
 /* What was copied is there after it; a device that failed meanwhile has copied nothing. */

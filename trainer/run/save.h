@@ -1,7 +1,7 @@
 /*
- * run/save - a run's checkpoints: written at once, or behind the steps.
+ * run/save - a run's checkpoints: written at once, or beside the steps.
  *
- * Behind: what a checkpoint holds is copied to the host's memory (zero_copy.h), with the state of
+ * Beside: what a checkpoint holds is copied to the host's memory (zero_copy.h), with the state of
  * the run, and a thread of each rank saves from that what a save at once would, with a communicator
  * of its own.  The run learns of the end at a step's end, when all ranks' threads are done, and
  * then announces the checkpoint and removes older ones.  There is one such save at a time.
@@ -20,8 +20,8 @@ struct saver;
  * taken.  Collective. */
 int save_open(struct run_job *r, struct ckpt_err *err);
 /*
- * Save the state, behind if steps follow and there is a saver, after an earlier save has ended.  0
- * too when it failed and the run is to go on: r->saved_step tells.  Collective.
+ * Save the state once an earlier save has ended, beside steps if some follow and a saver is there.
+ * 0 too when it failed and the run is to go on: r->saved_step tells.  Collective.
  */
 int save_begin(struct run_job *r, bool steps_follow, struct ckpt_err *err);
 /* Whether save_open would make one, by settings and memory: *bytes of its copy, of each rank, or 0;

@@ -121,7 +121,7 @@ struct settings {
     const char  *run_name;              /* for W&B; NULL: as its environment says */
     int64_t      histogram_steps;       /* 0: no histograms */
     int64_t      save_total_limit;      /* 0: keep all */
-    const char  *async_save;            /* auto: write behind the steps where memory allows; true,
+    const char  *async_save;            /* auto: write beside the steps where memory allows; true,
                                            false */
     const char  *on_save_error;         /* end, continue */
     const char  *checkpoint_format;     /* of weights and optimizer: auto, dcp */
