@@ -337,13 +337,14 @@ static struct jv round_to(struct run *r, const struct jv *v, const struct args *
     struct jv digits = jinja_arg(args, 0, "precision", jv_int(0)),
               method = jinja_arg(args, 1, "method", STR("common"));
     bool floors = jv_is_str(&method, "floor"), ceils = jv_is_str(&method, "ceil");
-    double scale = pow(10, digits.kind == V_INT ? (double)digits.i : 0), d = jv_number(v);
+    double scale = pow(10, digits.kind == V_INT ? (double)digits.i : 0), d;
     char text[400];
 
     if (!jv_is_number(v)) {
         jinja_fail(r, CKPT_EFORMAT, "round: a number is wanted");
         return (struct jv){.kind = V_UNDEFINED};
     }
+    d = jv_number(v);
     if (floors || ceils)
         d = (floors ? floor(d * scale) : ceil(d * scale)) / scale;
     if (floors || ceils)
