@@ -88,21 +88,13 @@ static bool neutral(const json_t *v, double number)
            (json_is_object(v) && json_object_size(v) == 0);
 }
 
-static bool has_id(const struct generate_ids *ids, int32_t id)
-{
-    for (size_t i = 0; i < ids->n; i++)
-        if (ids->id[i] == id)
-            return true;
-    return false;
-}
-
 /* Ids of which one is forced, by a key, may not all be suppressed: none could be chosen. */
 static int check_forced(const struct generate_ids *forced, const char *key,
                         const struct generate_opts *o, struct ckpt_err *err)
 {
     size_t n = 0;
 
-    while (n < forced->n && has_id(&o->suppress, forced->id[n]))
+    while (n < forced->n && generate_has_id(&o->suppress, forced->id[n]))
         n++;
     return n < forced->n || n == 0
                ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "config-key", FILE_NAME ": key %s: all of its "

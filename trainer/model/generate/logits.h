@@ -32,6 +32,7 @@ struct generate_place {
 
 /* Whether a sequence of n tokens, n_fed of them fed, is too short for an eos. */
 bool generate_too_short(const struct generate_opts *opts, int64_t n, int64_t n_fed);
+bool generate_has_id(const struct generate_ids *ids, int32_t id);
 bool generate_is_eos(const struct generate_opts *opts, int32_t id);
 /* All processing that applies with and without sampling, to logits or log-probabilities [vocab];
  * scratch is [vocab]. */

@@ -100,12 +100,17 @@ bool generate_too_short(const struct generate_opts *o, int64_t n, int64_t n_fed)
     return n < o->min_length || n - n_fed < o->min_new_tokens;
 }
 
-bool generate_is_eos(const struct generate_opts *o, int32_t id)
+bool generate_has_id(const struct generate_ids *ids, int32_t id)
 {
-    for (size_t i = 0; i < o->n_eos; i++)
-        if (o->eos[i] == id)
+    for (size_t i = 0; i < ids->n; i++)
+        if (ids->id[i] == id)
             return true;
     return false;
+}
+
+bool generate_is_eos(const struct generate_opts *o, int32_t id)
+{
+    return generate_has_id(&(struct generate_ids){o->eos, o->n_eos}, id);
 }
 
 /* Generated tokens become less likely: by `presence` once, and by `frequency` each time. */
@@ -165,11 +170,11 @@ static void decay(struct view *v, const struct generate_place *at, const struct 
     int64_t over = at->n - at->n_fed - o->decay_start;
 
     for (size_t i = 0; over > 0 && i < o->n_eos; i++) {
-        struct generate_opts before = {.eos = o->eos, .n_eos = i};
+        struct generate_ids before = {o->eos, i};
         int64_t j = place_of(v, o->eos[i]);
 
         /* An id that is named twice rises once. */
-        if (j >= 0 && v->all && isfinite(v->all[j]) && !generate_is_eos(&before, o->eos[i]))
+        if (j >= 0 && v->all && isfinite(v->all[j]) && !generate_has_id(&before, o->eos[i]))
             v->all[j] += fabsf(v->all[j]) * ((float)pow(o->decay_factor, (double)over) - 1);
     }
 }
