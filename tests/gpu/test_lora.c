@@ -66,6 +66,81 @@ TEST(magnitude)
     linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
+/* -- a small adapter -------------------------------------------------------------------------- */
+
+/* n values of that mean and noise around it, times the sign of their column: of `each` elements,
+ * `width` in a row; columns' signs alternate. */
+static struct both signs_at(struct gpu *g, int64_t n, int64_t each, int64_t width, float mean,
+                            float noise)
+{
+    float *host = malloc((size_t)n * sizeof *host + 1);
+    struct both b;
+
+    gpu_normal(g, host, n, noise);
+    for (int64_t i = 0; i < n; i++)
+        host[i] = (i / each % width % 2 ? -1.0f : 1.0f) * (mean + host[i]);
+    b = gpu_values(g, g->type, host, n);
+    free(host);
+    return b;
+}
+
+/* The mean of (GPU - CPU) * sign of the column. */
+static double mean_difference(struct gpu *g, const struct both *b, int64_t width)
+{
+    float *got = gpu_fetch(g, b), *want = b->cpu;
+    double sum = 0;
+
+    for (int64_t i = 0; i < b->n; i++)
+        sum += (i % width % 2 ? -1.0 : 1.0) * ((double)got[i] - (double)want[i]);
+    free(got);
+    return sum / (double)b->n;
+}
+
+/* The adapter adds 0.006 * the column's sign to out, which is near 1, and as much to dx; what both
+ * are added to is so large that in bf16 half of its last bit is more than that. */
+static void small_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
+{
+    const struct linear_case *c = of;
+    struct linear_pair p = linear_arrays(g, c);
+    double delta = 0.006, out, dx;
+
+    if (!cpu)
+        return;
+    p.x = p.back_x = signs_at(g, c->n * c->in, 1, c->in, 1.0f, 0.5f);
+    p.dout = signs_at(g, c->n * c->out, 1, c->out, 1.0f, 0.5f);
+    p.la = signs_at(g, c->rank * c->in, 1, c->in, 1.0f / (float)c->in, 0.0f);
+    p.lb = signs_at(g, c->out * c->rank, c->rank, c->out,
+                    (float)(delta / 1.5) / (float)c->rank, 0.0f);
+    p.residual = gpu_random(g, g->type, c->n * c->out, 8.0f);
+    p.dx = gpu_random(g, g->type, c->n * c->in, 8.0f);
+    if (c->in_place)
+        p.out = gpu_random(g, g->type, c->n * c->out, 8.0f);
+    for (int gpu = 0; gpu < 2; gpu++)
+        linear_run(g, c, &p, gpu);
+    out = mean_difference(g, &p.out, c->out) / delta;
+    dx = mean_difference(g, &p.dx, c->in) / delta * (double)c->in / (double)c->out;
+    if (!(fabs(out) < 0.1 && fabs(dx) < 0.1))
+        fail_msg("[%lld, %lld -> %lld] (%s): off by %.3f and %.3f of the adapter", (long long)c->n,
+                 (long long)c->in, (long long)c->out, ckpt_dtype_name(g->type), out, dx);
+    r->n = 0;
+}
+
+TEST(small)
+{
+    static const struct linear_case c[] = {
+        {.n = 512, .in = 128, .out = 96, .rank = 8, .residual = true, .dx_add = true},
+        {.n = 512, .in = 128, .out = 96, .rank = 8, .in_place = true, .frozen = true},
+        {.n = 512, .in = 128, .out = 96, .rank = 8, .residual = true, .bias = true,
+         .lora_drop = 0.1f, .dx_add = true},
+        {.n = 512, .in = 128, .out = 96, .rank = 8, .residual = true, .magnitude = true},
+        {.n = 512, .in = 128, .out = 96, .rank = 8, .residual = true, .drop = 0.1f},
+        {.n = 1100, .in = 136, .out = 264, .rank = 8, .residual = true, .dx_add = true},
+    };
+    struct op_limits l = linear_limits(1100, 136, 1024);
+
+    GPU_CHECK_ALL(gpu_first_type(), &l, small_once, c);
+}
+
 /* -- several of one x ------------------------------------------------------------------------- */
 
 enum { MOST = 3 };

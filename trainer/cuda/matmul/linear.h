@@ -39,12 +39,12 @@ void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, con
 /* Bit j % 8 of byte j / 8 of row i: x[i, j] > 0.  width a multiple of 8, x aligned to 16 bytes. */
 void linear_positive(struct device *dev, void *bits, const void *x, int64_t n, int64_t width);
 
-/* to[i, j] = drop(x[i, j] * (gain[j] - less)) + add[i, j]; rest, if given, gets x minus the
- * part that drop keeps (without a gain). Rows of x are ld (0: width) apart, the others dense.
- * to may be x or add. */
+/* to[i, j] = drop(x[i, j] * (gain[j] - less)) + add[i, j] + more[i, j]; rest, if given, gets x
+ * minus the part that drop keeps (without a gain). Rows of x are ld (0: width) apart, the others
+ * dense. to may be x, add or more. */
 struct linear_mix {
     void          *to, *rest;
-    const void    *x, *add;         /* add NULL: none */
+    const void    *x, *add, *more;  /* add, more NULL: none */
     const float   *gain;            /* [width], NULL: by one */
     float          less;
     int64_t        n, width, ld;

@@ -112,7 +112,7 @@ positive_kernel(unsigned char *bits, const T *x, int64_t n)
 template <typename T, int N>
 static __global__ void __launch_bounds__(THREADS)
 mix_kernel(T *to, T *rest, const T *x, int64_t ld, const float *gain, float less, const T *add,
-           int64_t n, int64_t width, struct cuda_drop d)
+           const T *more, int64_t n, int64_t width, struct cuda_drop d)
 {
     int64_t row, col;
     float v[N], f[N];
@@ -134,6 +134,12 @@ mix_kernel(T *to, T *rest, const T *x, int64_t ld, const float *gain, float less
     }
     if (add) {
         row_get<T, N>(f, add + row * width + col);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            v[j] += f[j];
+    }
+    if (more) {
+        row_get<T, N>(f, more + row * width + col);
 #pragma unroll
         for (int j = 0; j < N; j++)
             v[j] += f[j];
@@ -278,7 +284,8 @@ void linear_mix(struct device *dev, const struct linear_mix *m)
 {
     int64_t ld = m->ld ? m->ld : m->width;
     bool wide = m->width % WIDE == 0 && fits(dev, m->to, m->width) && fits(dev, m->x, ld) &&
-                fits(dev, m->rest, m->width) && fits(dev, m->add, m->width);
+                fits(dev, m->rest, m->width) && fits(dev, m->add, m->width) &&
+                fits(dev, m->more, m->width);
     cudaStream_t stream = cuda_of(dev)->stream;
     struct cuda_drop d = cuda_drop_of(&m->drop);
 
@@ -287,7 +294,7 @@ void linear_mix(struct device *dev, const struct linear_mix *m)
     CUDA_ACT(dev, BY_WIDTH(wide,
         mix_kernel<T, N><<<blocks_of(m->n, m->width, N), THREADS, 0, stream>>>(
             (T *)m->to, (T *)m->rest, (const T *)m->x, ld, m->gain, m->less, (const T *)m->add,
-            m->n, m->width, d)));
+            (const T *)m->more, m->n, m->width, d)));
     cuda_launched(dev, "linear");
 }
 

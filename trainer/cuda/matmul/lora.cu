@@ -2,9 +2,13 @@
  * lora - projections with LoRA beside the matrix.
  *
  * The product t B^T joins the matrix' own where one kernel computes both; else it is computed
- * first, and the matrix' product accumulates onto it, so that bias, activation and residual are
- * applied as without LoRA. t = scale * xd A^T [n, r] and dt = scale * dz B [n, r] have the
- * device's type, rows padded to eight elements, and are recomputed in backward.
+ * first, and the matrix' product accumulates onto it. t = scale * xd A^T [n, r] and
+ * dt = scale * dz B [n, r] have the device's type, rows padded to eight elements, and are
+ * recomputed in backward.
+ *
+ * A sum of an adapter's product and a value of 16 bits alone is that value, while the product is
+ * below half its last bit: in the first steps all of the adapter would be lost in the residual.
+ * So the residual, and what dx is added to, come last, where they meet the whole projection.
  *
  * The norms of the rows of W' = W + scale B A, for a magnitude (DoRA), are computed by
  *   |W'_o|^2 = |W_o|^2 + B_o . (2 scale (W A^T)_o + scale^2 (A A^T) B_o),
@@ -15,10 +19,13 @@
  */
 #include "trainer/cuda/matmul/lora.h"
 
+#include "trainer/cuda/matmul/fp8.h"
+
 enum { THREADS = 256, COLS = 32, GROUPS = 8 };
 
 struct sizes {
     int64_t n, in, out, r;
+    int64_t z, xr;                      /* columns of these */
     bool    x_drop, magnitude, drop, sums;
 };
 
@@ -26,14 +33,14 @@ struct sizes {
 static uint64_t lay_out(struct lora_space *s, const struct device *dev, unsigned char *base,
                         const struct sizes *z)
 {
-    uint64_t at = 0, x = linear_bytes(dev, z->n * z->in), y = linear_bytes(dev, z->n * z->out);
+    uint64_t at = 0, y = linear_bytes(dev, z->n * z->out);
 
     s->r8 = (z->r + 7) / 8 * 8;
     cuda_take(&s->t, base, &at, linear_bytes(dev, z->n * s->r8));
     cuda_take(&s->dt, base, &at, linear_bytes(dev, z->n * s->r8));
-    cuda_take(&s->xd, base, &at, z->x_drop ? x : 0);
-    cuda_take(&s->xr, base, &at, z->x_drop ? x : 0);
-    cuda_take(&s->z, base, &at, z->magnitude ? y : 0);
+    cuda_take(&s->xd, base, &at, z->x_drop ? linear_bytes(dev, z->n * z->in) : 0);
+    cuda_take(&s->xr, base, &at, linear_bytes(dev, z->n * z->xr));
+    cuda_take(&s->z, base, &at, linear_bytes(dev, z->n * z->z));
     cuda_take(&s->dz, base, &at, z->magnitude ? y : 0);
     cuda_take(&s->gain, base, &at, z->magnitude ? (uint64_t)z->out * sizeof(float) : 0);
     cuda_take(&s->inv, base, &at, z->magnitude ? (uint64_t)z->out * sizeof(float) : 0);
@@ -45,15 +52,26 @@ static uint64_t lay_out(struct lora_space *s, const struct device *dev, unsigned
     return at;
 }
 
+/* Whether the residual is added after all else: with dropout of the result it always is. */
+static bool residual_last(const struct op_linear *a) { return a->residual && a->drop.p <= 0; }
+
+static bool dx_adds(const struct op_linear *a)
+{
+    return a->dx && (a->flags & OP_LINEAR_DX_ADD) && a->x_act == OP_ACT_NONE;
+}
+
 static bool open_space(struct lora_space *s, struct device *dev, const struct op_linear *a,
                        bool back, const char *op)
 {
+    bool x_drop = a->proj.lora.drop.p > 0, magnitude = a->proj.lora.magnitude != NULL;
     struct sizes z = {a->n,
                       a->n_in,
                       a->n_out,
                       a->proj.lora.rank,
-                      a->proj.lora.drop.p > 0,
-                      a->proj.lora.magnitude != NULL,
+                      magnitude || (!back && residual_last(a)) ? a->n_out : 0,
+                      x_drop || (back && dx_adds(a)) ? a->n_in : 0,
+                      x_drop,
+                      magnitude,
                       back && a->drop.p > 0,
                       back && a->proj.db != NULL};
     unsigned char *base = (unsigned char *)matmul_work(dev, op, lay_out(s, dev, NULL, &z));
@@ -69,8 +87,19 @@ static bool open_space(struct lora_space *s, struct device *dev, const struct op
 uint64_t lora_linear_bytes(const struct device *dev, const struct op_limits *l, int64_t in,
                            int64_t out)
 {
-    struct sizes z = {l->n, in, out, l->lora_rank, l->lora_drop, l->lora_magnitude, false, false};
-    uint64_t many = lora_many_bytes(dev, l->n, in, l->lora_rank), one;
+    int64_t D = l->dim > l->embed ? l->dim : l->embed;      /* of residuals, and of an x that
+                                                               several projections read */
+    struct sizes z = {l->n,
+                      in,
+                      out,
+                      l->lora_rank,
+                      l->lora_magnitude ? out : D,
+                      l->lora_drop ? in : l->train ? D : 0,
+                      l->lora_drop,
+                      l->lora_magnitude,
+                      false,
+                      false};
+    uint64_t many = lora_many_bytes(dev, l->n, D, l->lora_rank, l->train), one;
     struct lora_space none;
 
     one = lay_out(&none, dev, NULL, &z);
@@ -79,9 +108,9 @@ uint64_t lora_linear_bytes(const struct device *dev, const struct op_limits *l, 
 
 /* -- products --------------------------------------------------------------------------------- */
 
-/* to[n, n_in] = drop(x) + add, with LoRA's dropout; rest as in linear_mix. */
+/* to[n, n_in] = drop(x) + add + more, with LoRA's dropout; rest as in linear_mix. */
 static void drop_in(struct device *dev, const struct op_linear *a, void *to, void *rest,
-                    const void *x, const void *add)
+                    const void *x, const void *add, const void *more)
 {
     struct linear_mix m = {};
 
@@ -89,6 +118,7 @@ static void drop_in(struct device *dev, const struct op_linear *a, void *to, voi
     m.rest = rest;
     m.x = x;
     m.add = add;
+    m.more = more;
     m.n = a->n;
     m.width = a->n_in;
     m.drop = a->proj.lora.drop;
@@ -103,7 +133,7 @@ static void down(struct device *dev, const struct op_linear *a, const struct lor
     struct matmul_args p = matmul_of(dev, "linear_fwd", a->n, r, a->n_in, s->busy);
 
     if (s->xd)
-        drop_in(dev, a, s->xd, rest ? s->xr : NULL, a->x, NULL);
+        drop_in(dev, a, s->xd, rest ? s->xr : NULL, a->x, NULL, NULL);
     if (back && a->proj.lora.t)
         return;
     p.lda = p.ldb = a->n_in;
@@ -117,7 +147,7 @@ static void down(struct device *dev, const struct op_linear *a, const struct lor
 }
 
 void lora_up(struct device *dev, const struct op_linear *a, const struct lora_space *s,
-             void *to, int64_t ld, const void *add)
+             void *to, int64_t ld)
 {
     int64_t r = a->proj.lora.rank;
     struct matmul_args p = matmul_of(dev, "linear_fwd", a->n, a->n_out, r, s->busy);
@@ -127,10 +157,8 @@ void lora_up(struct device *dev, const struct op_linear *a, const struct lora_sp
     p.lda = s->r8;
     p.b = a->proj.lora.b;
     p.b_t = true;
-    p.c = add;
     p.d = to;
     p.ldd = ld;
-    p.beta = add ? 1.0f : 0.0f;
     matmul(dev, &p);
 }
 
@@ -160,9 +188,9 @@ void lora_down_bwd(struct device *dev, const struct op_linear *a, const struct l
     matmul(dev, &p);
 }
 
-/* to[n, n_in] = dt A, accumulated with add. */
+/* to[n, n_in] = dt A */
 static void up_bwd(struct device *dev, const struct op_linear *a, const struct lora_space *s,
-                   void *to, bool add)
+                   void *to)
 {
     int64_t r = a->proj.lora.rank;
     struct matmul_args p = matmul_of(dev, "linear_bwd", a->n, a->n_in, r, s->busy);
@@ -172,7 +200,6 @@ static void up_bwd(struct device *dev, const struct op_linear *a, const struct l
     p.lda = s->r8;
     p.b = a->proj.lora.a;
     p.d = to;
-    p.beta = add ? 1.0f : 0.0f;
     matmul(dev, &p);
 }
 
@@ -306,34 +333,27 @@ magnitude_kernel(float *dm, const float *inv, const T *dy, int64_t ld, const T *
     dm[o] += sum * inv[o];
 }
 
-/* z = xd W^T + t B^T */
+/* z = x W^T + t B^T; with a magnitude x is xd. */
 static void adapted(struct device *dev, const struct op_linear *a, const struct lora_space *s)
 {
-    struct matmul_args p = linear_product(dev, a, s->xd ? s->xd : a->x, s->z, a->n_out);
+    bool drops = a->proj.lora.magnitude && s->xd;
+    struct matmul_args p = linear_product(dev, a, drops ? s->xd : a->x, s->z, a->n_out);
 
-    lora_up(dev, a, s, s->z, a->n_out, NULL);
+    lora_up(dev, a, s, s->z, a->n_out);
     p.beta = 1.0f;
     p.busy = s->busy;
+    if (!a->proj.lora.magnitude)
+        fp8_fwd(dev, a, &p);
     matmul(dev, &p);
 }
 
 /* -- the operations --------------------------------------------------------------------------- */
 
-static void magnitude_fwd(struct device *dev, const struct op_linear *a, const struct lora_space *s)
+/* From z to the result. */
+static void finish(struct device *dev, const struct op_linear *a, const struct lora_space *s)
 {
-    const void *add = a->drop.p > 0 ? NULL : a->residual;
     struct linear_finish f = {};
-    struct op_linear rest = *a;
 
-    gains(dev, a, s);
-    adapted(dev, a, s);
-    times(dev, a, s, s->z, s->z, a->n_out, 0.0f, s->xd ? add : NULL);
-    if (s->xd) {
-        rest.x = s->xr;
-        rest.flags &= ~(unsigned)OP_LINEAR_SAME_X;
-        linear_main(dev, &rest, s->z, a->n_out, s->busy);
-        return;
-    }
     f.out = a->out;
     f.pre = a->pre;
     f.p = s->z;
@@ -346,6 +366,23 @@ static void magnitude_fwd(struct device *dev, const struct op_linear *a, const s
     f.act = a->act;
     f.drop = a->drop;
     linear_finish(dev, &f);
+}
+
+static void magnitude_fwd(struct device *dev, const struct op_linear *a, const struct lora_space *s)
+{
+    const void *add = a->drop.p > 0 ? NULL : a->residual;
+    struct op_linear rest = *a;
+
+    gains(dev, a, s);
+    adapted(dev, a, s);
+    times(dev, a, s, s->z, s->z, a->n_out, 0.0f, s->xd ? add : NULL);
+    if (s->xd) {
+        rest.x = s->xr;
+        rest.flags &= ~(unsigned)OP_LINEAR_SAME_X;
+        linear_main(dev, &rest, s->z, a->n_out, s->busy);
+        return;
+    }
+    finish(dev, a, s);
 }
 
 void lora_linear_fwd(struct device *dev, const struct op_linear *a)
@@ -364,7 +401,12 @@ void lora_linear_fwd(struct device *dev, const struct op_linear *a)
     }
     if (linear_fused(dev, a, &delta, s.busy))
         return;
-    lora_up(dev, a, &s, to, linear_out_ld(a), a->drop.p > 0 ? NULL : a->residual);
+    if (residual_last(a)) {
+        adapted(dev, a, &s);
+        finish(dev, a, &s);
+        return;
+    }
+    lora_up(dev, a, &s, to, linear_out_ld(a));
     linear_main(dev, a, to, linear_out_ld(a), s.busy);
 }
 
@@ -372,26 +414,36 @@ void lora_linear_fwd(struct device *dev, const struct op_linear *a)
 static void dx_of(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                   const void *dy, int64_t ld)
 {
-    bool add = (a->flags & OP_LINEAR_DX_ADD) && a->x_act == OP_ACT_NONE;
     struct matmul_part delta = lora_part_back(a, s);
-    struct op_linear back = *a;
+    const void *dz = s->dz ? s->dz : dy;
+    int64_t dz_ld = s->dz ? a->n_out : ld;
+    struct op_linear through = *a;      /* gradients that go to the workspace */
+    bool add = dx_adds(a);
 
-    if (!s->xd && linear_dx_fused(dev, a, s->dz ? s->dz : dy, s->dz ? a->n_out : ld, &delta, 1,
-                                  add, s->busy))
+    if (!s->xd && linear_dx_fused(dev, a, dz, dz_ld, &delta, 1, add, s->busy))
         return;
+    through.dx = add ? s->xr : a->dx;
     if (!s->xd) {
-        up_bwd(dev, a, s, a->dx, add);
-        linear_dx(dev, a, s->dz ? s->dz : dy, s->dz ? a->n_out : ld, true, s->busy);
+        up_bwd(dev, a, s, through.dx);
+        linear_dx(dev, &through, dz, dz_ld, true, s->busy);
+        if (add)
+            drop_in(dev, a, a->dx, NULL, s->xr, a->dx, NULL);
         return;
     }
-    up_bwd(dev, a, s, s->xr, false);
+    up_bwd(dev, a, s, s->xr);
     if (s->gain) {                      /* z: dz - dy */
         times(dev, a, s, s->z, dy, ld, 1.0f, NULL);
-        back.dx = s->xr;
-        back.x_act = OP_ACT_NONE;
-        linear_dx(dev, &back, s->z, a->n_out, true, s->busy);
+        through.dx = s->xr;
+        through.x_act = OP_ACT_NONE;
+        linear_dx(dev, &through, s->z, a->n_out, true, s->busy);
     }
-    drop_in(dev, a, a->dx, NULL, s->xr, add ? a->dx : NULL);
+    if (add) {                          /* xd is computed anew for the adapter's gradients */
+        through.dx = s->xd;
+        linear_dx(dev, &through, dy, ld, false, s->busy);
+        drop_in(dev, a, a->dx, NULL, s->xr, s->xd, a->dx);
+        return;
+    }
+    drop_in(dev, a, a->dx, NULL, s->xr, NULL, NULL);
     linear_dx(dev, a, dy, ld, true, s->busy);
 }
 

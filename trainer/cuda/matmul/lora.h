@@ -10,8 +10,9 @@
 struct lora_space {
     unsigned char *t, *dt;          /* [n, r8] */
     unsigned char *xd, *xr;         /* [n, n_in]: x after dropout; x - xd, or the gradient
-                                       through LoRA */
-    unsigned char *z, *dz;          /* [n, n_out]: with a magnitude */
+                                       through LoRA; backward: of what is added to dx */
+    unsigned char *z, *dz;          /* [n, n_out]: the adapted product, before a magnitude or
+                                       a residual; its gradient, with a magnitude */
     float         *gain, *inv;      /* [n_out]: magnitude / length of the row; 1 / length */
     float         *wa, *aa;         /* [n_out, r], [r, r]: W A^T, A A^T */
     unsigned char *dy;              /* [n, n_out]: dout after dropout */
@@ -20,9 +21,9 @@ struct lora_space {
     uint64_t       busy;
 };
 
-/* to = t B^T + add; rows of to and add are ld apart. */
+/* to = t B^T; its rows are ld apart. */
 void lora_up(struct device *dev, const struct op_linear *a, const struct lora_space *s,
-             void *to, int64_t ld, const void *add);
+             void *to, int64_t ld);
 /* t B^T, and dt A, as parts of a product. */
 struct matmul_part lora_part(const struct op_linear *a, const struct lora_space *s);
 struct matmul_part lora_part_back(const struct op_linear *a, const struct lora_space *s);
@@ -35,7 +36,8 @@ void lora_add_outer(struct device *dev, const struct lora_space *s, void *to, co
                     int64_t n);
 
 /* lora_many.cu: bytes after MATMUL_WORK, without the workspace of sums. */
-uint64_t lora_many_bytes(const struct device *dev, int64_t n, int64_t in, int64_t rank);
+uint64_t lora_many_bytes(const struct device *dev, int64_t n, int64_t in, int64_t rank,
+                         bool back);
 
 /* lora.cu: the operations, of projections with an adapter. */
 void lora_linear_fwd(struct device *dev, const struct op_linear *a);

@@ -4,8 +4,8 @@
  * The factors A are stacked in the workspace, [R, n_in], R the sum of the ranks: so x is read
  * once for all t = scale * x A^T ([n, R], side by side), and once for all gradients of A; and
  * one product, dt A, computes the gradient of x through all of them, which the matrices' own
- * products join or accumulate onto.  LoRA with a magnitude or dropout, ranks that are not
- * multiples of 8 and different scales go one by one.
+ * products join or accumulate onto.  LoRA with a magnitude or dropout, with a residual, ranks
+ * that are not multiples of 8 and different scales go one by one.
  */
 #include "trainer/cuda/matmul/lora.h"
 
@@ -23,6 +23,7 @@ struct many {
     struct lora_space all;              /* t, dt: [n, R] */
     unsigned char    *a;                /* [R, n_in] */
     float            *da;               /* [R, n_in] */
+    unsigned char    *dx;               /* [n, n_in]: of what is added to dx; NULL: dx itself */
     struct each       rank;             /* begin: columns of t */
 };
 
@@ -36,31 +37,31 @@ static bool stacks(const struct op_linear *a, int n)
         const struct op_lora *l = &a->proj.lora;
 
         if (!l->rank || l->rank % 8 || l->magnitude || l->drop.p > 0 || a->drop.p > 0 ||
-            a->x_act != OP_ACT_NONE || l->scale != first->proj.lora.scale || a->x != first->x ||
-            a->n != first->n || a->n_in != first->n_in || a->dx != first->dx)
+            a->residual || a->x_act != OP_ACT_NONE || l->scale != first->proj.lora.scale ||
+            a->x != first->x || a->n != first->n || a->n_in != first->n_in || a->dx != first->dx)
             return false;
     }
     return true;
 }
 
 static uint64_t lay_out(struct many *s, const struct device *dev, unsigned char *base, int64_t n,
-                        int64_t in, int64_t R)
+                        int64_t in, int64_t R, bool adds)
 {
-    uint64_t t = cuda_align(linear_bytes(dev, n * R)),
-             a = cuda_align(linear_bytes(dev, R * in));
+    uint64_t at = 0;
 
-    s->all.t = base;
-    s->all.dt = base + t;
-    s->a = base + 2 * t;
-    s->da = (float *)(void *)(base + 2 * t + a);
-    return 2 * t + a + cuda_align((uint64_t)(R * in) * sizeof(float));
+    cuda_take(&s->all.t, base, &at, linear_bytes(dev, n * R));
+    cuda_take(&s->all.dt, base, &at, linear_bytes(dev, n * R));
+    cuda_take(&s->a, base, &at, linear_bytes(dev, R * in));
+    cuda_take(&s->da, base, &at, (uint64_t)(R * in) * sizeof(float));
+    cuda_take(&s->dx, base, &at, adds ? linear_bytes(dev, n * in) : 0);
+    return at;
 }
 
-uint64_t lora_many_bytes(const struct device *dev, int64_t n, int64_t in, int64_t rank)
+uint64_t lora_many_bytes(const struct device *dev, int64_t n, int64_t in, int64_t rank, bool back)
 {
     struct many none;
 
-    return lay_out(&none, dev, NULL, n, in, MANY * ((rank + 7) / 8 * 8));
+    return lay_out(&none, dev, NULL, n, in, MANY * ((rank + 7) / 8 * 8), back);
 }
 
 static bool open_many(struct many *s, struct device *dev, const struct op_linear *a, int n,
@@ -68,6 +69,7 @@ static bool open_many(struct many *s, struct device *dev, const struct op_linear
 {
     struct many none;
     unsigned char *base;
+    bool adds = back && a->dx && (a->flags & OP_LINEAR_DX_ADD);
     uint64_t bytes, sums = 0;
     int64_t R = 0;
 
@@ -82,11 +84,11 @@ static bool open_many(struct many *s, struct device *dev, const struct op_linear
     }
     for (int i = n; i <= MANY; i++)
         s->rank.begin[i] = R;
-    bytes = lay_out(&none, dev, NULL, a->n, a->n_in, R);
+    bytes = lay_out(&none, dev, NULL, a->n, a->n_in, R, adds);
     base = (unsigned char *)matmul_work(dev, op, bytes + sums);
     if (!base)
         return false;
-    lay_out(s, dev, base, a->n, a->n_in, R);
+    lay_out(s, dev, base, a->n, a->n_in, R, adds);
     if (a->proj.lora.t)
         s->all.t = (unsigned char *)a->proj.lora.t;
     s->all.part = (float *)(void *)(base + bytes);
@@ -229,7 +231,7 @@ void cuda_linears_fwd(struct device *dev, const struct op_linear *a, int n)
 
         if (linear_fused(dev, &a[i], &delta, o.busy))
             continue;
-        lora_up(dev, &a[i], &o, to, linear_out_ld(&a[i]), a[i].residual);
+        lora_up(dev, &a[i], &o, to, linear_out_ld(&a[i]));
         linear_main(dev, &a[i], to, linear_out_ld(&a[i]), o.busy);
     }
 }
@@ -240,6 +242,7 @@ static void dx_of(struct device *dev, const struct op_linear *a, int n, const st
     int64_t R = s->all.r8;
     struct matmul_args p = matmul_of(dev, "linear_bwd", a->n, a->n_in, R, s->all.busy);
     struct matmul_part more[MANY] = {{s->all.dt, s->a, R, a->n_in, R}};
+    struct linear_mix sum = {};
     bool alike = true;
 
     for (int i = 1; i < n; i++) {
@@ -253,11 +256,22 @@ static void dx_of(struct device *dev, const struct op_linear *a, int n, const st
     p.lda = R;
     p.a = s->all.dt;
     p.b = s->a;
-    p.d = a->dx;
-    p.beta = (a->flags & OP_LINEAR_DX_ADD) ? 1.0f : 0.0f;
+    p.d = s->dx ? s->dx : a->dx;
     matmul(dev, &p);
-    for (int i = 0; i < n; i++)
-        linear_dx(dev, &a[i], a[i].dout, linear_out_ld(&a[i]), true, s->all.busy);
+    for (int i = 0; i < n; i++) {
+        struct op_linear own = a[i];
+
+        own.dx = p.d;
+        linear_dx(dev, &own, a[i].dout, linear_out_ld(&a[i]), true, s->all.busy);
+    }
+    if (!s->dx)
+        return;
+    sum.to = a->dx;
+    sum.x = s->dx;
+    sum.add = a->dx;
+    sum.n = a->n;
+    sum.width = a->n_in;
+    linear_mix(dev, &sum);
 }
 
 /* Gradients of all A: dt^T x. */
