@@ -61,7 +61,14 @@ bests() { [ "$(find "$results" -maxdepth 1 -name 'checkpoint-*' | wc -l)" -le 2 
 layout() { all "$C"/adapter_{config.json,model.safetensors} && [ "$(find "$results/logs" -name 'events.out.tfevents.*' | wc -l)" -ge 1 ]; }
 converts() {    # the newest of the results: merged by default, an adapter on request
     ckpt-merge -q -o "$out/whole" "$results" && same_tensors "$out/whole" "$(cat "$out/newest")" && ckpt-merge -q --no-merge --to peft -o "$out/adapter" "$results" &&
-        cmp "$out/adapter/adapter_model.safetensors" "$C/adapter_model.safetensors" && ! ckpt-inspect "$out/whole" | grep -q lora_
+        cmp "$out/adapter/adapter_model.safetensors" "$C/adapter_model.safetensors" && ! ckpt-inspect "$out/whole" | grep -q lora_ && same_loss
+}
+# The run's loss of its best checkpoint is that of the merged model, to half a percent.
+same_loss() {
+    local run model
+    run=$(ckpt-inspect --state --json "$C" | tr -d ' \n' | sed 's/.*"best_metric":\([0-9.]*\).*/\1/')
+    model=$(ckpt-eval -q --json "${task[@]}" ${SMALL:+--max-seq-length 64} --eval-file "$D/validation.jsonl" "$out/whole" | loss_of)
+    awk -v run="$run" -v model="$model" 'BEGIN { print "loss: " run " of the run, " model " of the model"; off = run / model - 1; exit !(off > -0.005 && off < 0.005) }'
 }
 same_tensors() { ckpt-inspect -q --diff "$1" "$2"; }
 bert=(--metric bertscore --bertscore-model "${BERTSCORE:-hf://FacebookAI/roberta-large}" --bertscore-layer "${BERTSCORE_LAYER:-0}" --max-new-tokens 32 --max-eval-samples 100)
