@@ -25,12 +25,21 @@ const struct ckpt_cast_rule *ckpt_view_cast_rule(const struct ckpt_tensor *t,
 int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
                    const struct ckpt_cast_rule *rule, size_t n_rule, struct ckpt_err *err);
 
+/* The dtype that a tensor becomes, its own to leave it. */
+typedef enum ckpt_dtype ckpt_cast_fn(const void *ctx, const struct ckpt_tensor *t);
+int ckpt_view_cast_by(struct ckpt_source **out, struct ckpt_source *src, ckpt_cast_fn *to,
+                      const void *ctx, struct ckpt_err *err);
+
 /* One renaming: a literal prefix `from` becomes `to`.  The first matching rule wins. */
 struct ckpt_rename_rule {
     const char *from;
     const char *to;
 };
 
+/* The rule that applies to a name, or NULL. */
+const struct ckpt_rename_rule *ckpt_view_rename_rule(const char *name,
+                                                     const struct ckpt_rename_rule *rule,
+                                                     size_t n_rule);
 /* CKPT_EFORMAT "duplicate" when two tensors end up under one name. */
 int ckpt_view_rename(struct ckpt_source **out, struct ckpt_source *src,
                      const struct ckpt_rename_rule *rule, size_t n_rule, struct ckpt_err *err);

@@ -6,6 +6,8 @@
 #include "libckpt/convert.h"
 
 #define BLOCK  65536            /* elements of W updated at a time: rows that fit in the cache */
+#define SAMPLE 1024             /* of each block, for what rounding leaves: of all it would take as
+                                   long as the products */
 
 /* The updates that touch every element of a stretch of one tensor: at most one per adapter. */
 struct touch {
@@ -16,7 +18,8 @@ struct touch {
 
 /* A block of W: the original, as one adapter makes it, and a delta. */
 struct work {
-    float w[BLOCK], old[BLOCK], alone[BLOCK], add[BLOCK];
+    float            w[BLOCK], old[BLOCK], alone[BLOCK], add[BLOCK];
+    struct lora_kept kept;
 };
 
 static const struct ckpt_tensor *base_tensor(const struct lora *l, size_t base)
@@ -42,8 +45,7 @@ void lora_range_of(const struct lora *l, size_t u, int64_t *first, int64_t *end)
     *end = up->part.n_row ? *first + up->part.n_row * up->part.n_col : INT64_MAX;
 }
 
-/* Only adds to W: neither W nor any row of it is replaced. */
-static bool only_adds(const struct ckpt_lora_update *up)
+bool lora_only_adds(const struct ckpt_lora_update *up)
 {
     return up->own == CKPT_LORA_NONE && up->magnitude == CKPT_LORA_NONE &&
            up->rows == CKPT_LORA_NONE;
@@ -54,7 +56,7 @@ static int add_delta(struct lora *l, const struct touch *t, size_t k, int64_t st
                       float *w, float *v, struct ckpt_err *err)
 {
     const struct ckpt_lora_update *up = &l->update[t->u[k]];
-    float scale = only_adds(up) ? up->scale * up->weight : up->scale;
+    float scale = lora_only_adds(up) ? up->scale * up->weight : up->scale;
     int rc;
 
     if (up->a != CKPT_LORA_NONE)
@@ -114,7 +116,7 @@ static int add_up(struct lora *l, const struct touch *t, int64_t start, int64_t 
     for (size_t k = 0; k < t->n; k++) {
         const struct ckpt_lora_update *up = &l->update[t->u[k]];
 
-        if (only_adds(up)) {
+        if (lora_only_adds(up)) {
             if ((rc = add_delta(l, t, k, start, n, sum, work->add, err)) != 0)
                 return rc;
             continue;
@@ -159,6 +161,25 @@ static int64_t block_at(const struct lora *l, const struct touch *t, int64_t at,
     return at + n < end && over < n ? n - over : n;
 }
 
+static int64_t sample_of(int64_t n) { return n < SAMPLE ? n : SAMPLE; }
+
+/* Add to work->kept what the first elements of p, the rounded work->w, have of the change from
+ * work->old. */
+static void measure(struct work *work, size_t updates, const void *p, enum ckpt_dtype dtype,
+                    int64_t n)
+{
+    const float *w = work->w, *old = work->old, *now = work->add;
+
+    ckpt_convert(work->add, CKPT_F32, p, dtype, (size_t)sample_of(n));
+    for (int64_t j = 0; j < sample_of(n); j++) {
+        double change = (double)(w[j] - old[j]);
+
+        work->kept.wanted += change * change;
+        work->kept.got += change * (double)(now[j] - old[j]);
+    }
+    work->kept.n += n * (int64_t)updates;
+}
+
 /* dst holds the base's stretch, or nothing yet when the tensor is resized. */
 static int update_stretch(struct lora *l, const struct lora_item *item, const struct touch *t,
                           int64_t start, int64_t end, unsigned char *dst, struct work *work,
@@ -167,11 +188,13 @@ static int update_stretch(struct lora *l, const struct lora_item *item, const st
     enum ckpt_dtype dtype = base_tensor(l, item->base)->dtype;
     const struct ckpt_lora_update *up = &l->update[t->u[0]];
     bool sole = t->n == 1 && up->weight == 1;
-    bool doubles = dtype == CKPT_F64;
+    bool doubles = dtype == CKPT_F64, narrow = ckpt_dtype_size(dtype) < sizeof(float);
     int rc = 0;
 
-    for (size_t k = 0; k < t->n; k++)
-        doubles = doubles && only_adds(&l->update[t->u[k]]);
+    for (size_t k = 0; k < t->n; k++) {
+        doubles = doubles && lora_only_adds(&l->update[t->u[k]]);
+        narrow = narrow && lora_only_adds(&l->update[t->u[k]]);
+    }
     for (int64_t at = start, n; rc == 0 && at < end; at += n) {
         unsigned char *p = dst + (size_t)(at - start) * ckpt_dtype_size(dtype);
 
@@ -182,10 +205,14 @@ static int update_stretch(struct lora *l, const struct lora_item *item, const st
         }
         if (!item->resized)
             ckpt_convert(work->w, CKPT_F32, p, dtype, (size_t)n);
+        if (narrow && sole)
+            memcpy(work->old, work->w, (size_t)sample_of(n) * sizeof *work->old);
         rc = sole ? alone(l, t, 0, at, n, work->w, work->add, err)
                   : add_up(l, t, at, n, work, err);
         if (rc == 0)
             ckpt_convert(p, dtype, work->w, CKPT_F32, (size_t)n);
+        if (rc == 0 && narrow)
+            measure(work, t->n, p, dtype, n);
     }
     return rc;
 }
@@ -217,6 +244,8 @@ static int update_range(struct lora *l, const struct lora_item *item, int64_t st
     struct work *work = ckpt_alloc_buffer(sizeof *work);
     int rc = work ? 0 : ckpt_nomem(err, sizeof *work);
 
+    if (rc == 0)
+        work->kept = (struct lora_kept){0};
     for (int64_t at = start, next; rc == 0 && at < end; at = next) {
         struct touch t = {0};
         size_t begun = 0;
@@ -233,6 +262,13 @@ static int update_range(struct lora *l, const struct lora_item *item, int64_t st
         while (begun-- > 0)
             if (l->update[t.u[begun]].a != CKPT_LORA_NONE)
                 lora_factors_end(l->factors, t.u[begun]);
+    }
+    if (rc == 0 && work->kept.n) {
+        pthread_mutex_lock(&l->lock);
+        l->kept.wanted += work->kept.wanted;
+        l->kept.got += work->kept.got;
+        l->kept.n += work->kept.n;
+        pthread_mutex_unlock(&l->lock);
     }
     ckpt_free(work);
     return rc;

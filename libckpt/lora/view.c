@@ -2,16 +2,55 @@
 #include "libckpt/lora/view.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "libckpt/convert.h"
+#include "libckpt/log.h"
 #include "libckpt/lora/range.h"
 #include "libckpt/base/map.h"
+
+#define KEPT 0.9                /* of the change: less is told */
+
+/* Elements that kept counts when all are read; *dtype is that of the first. */
+static int64_t measured(const struct lora *l, enum ckpt_dtype *dtype)
+{
+    int64_t n = 0;
+
+    for (size_t u = 0; l->update && u < l->n_update; u++) {
+        const struct ckpt_lora_update *up = &l->update[u];
+        const struct ckpt_tensor *w = ckpt_source_tensor(l->base, up->base);
+
+        if ((up->a == CKPT_LORA_NONE && up->add == CKPT_LORA_NONE) || !lora_only_adds(up) ||
+            ckpt_dtype_size(w->dtype) >= sizeof(float))
+            continue;
+        *dtype = n ? *dtype : w->dtype;
+        n += up->part.n_row ? up->part.n_row * up->part.n_col : w->numel;
+    }
+    return n;
+}
+
+/* Say so when the weights that were read lack much of the change: it is smaller than the step
+ * from one value to the next. */
+static void tell_kept(const struct lora *l)
+{
+    enum ckpt_dtype dtype = CKPT_F32;
+    int64_t n = l->kept.n ? measured(l, &dtype) : 0;
+
+    if (n > 0 && l->kept.n >= n && l->kept.got < KEPT * l->kept.wanted)
+        ckpt_log(CKPT_LOG_WARNING, "%s keeps %.0f %% of the change by %s, the rest is lost in "
+                 "rounding; F32 keeps all", ckpt_dtype_name(dtype),
+                 100 * fmax(l->kept.got / l->kept.wanted, 0),
+                 l->n_adapter > 1 ? "the adapters" : "the adapter");
+}
 
 static void close_lora(void *self)
 {
     struct lora *l = self;
 
+    if (l->item)
+        tell_kept(l);
+    pthread_mutex_destroy(&l->lock);
     lora_factors_free(l->factors);
     for (size_t u = 0; l->update && u < l->n_update; u++)
         ckpt_free((void *)l->update[u].row);
@@ -352,15 +391,13 @@ static int make_factors(struct lora *l, const struct ckpt_tensors *list, struct 
         for (size_t u = l->item[i].first; u < l->item[i].first + l->item[i].n; u++) {
             const struct ckpt_lora_update *up = &l->update[u];
             struct ckpt_lora_part p = {0};
-            bool adds = up->own == CKPT_LORA_NONE && up->magnitude == CKPT_LORA_NONE &&
-                        up->rows == CKPT_LORA_NONE;
 
             if (up->a != CKPT_LORA_NONE)
                 whole_part(&p, l, up, &list->item[i]);
             pair[u] = (struct lora_pair){
                 l->adapter[up->from], up->a, up->b, up->magnitude,
-                adds ? up->scale * up->weight : up->scale, up->transposed, p.n_row, p.n_col,
-                p.rank, p.a_row, p.b_row, p.b_col, p.b_step,
+                lora_only_adds(up) ? up->scale * up->weight : up->scale, up->transposed,
+                p.n_row, p.n_col, p.rank, p.a_row, p.b_row, p.b_col, p.b_step,
             };
         }
     rc = lora_factors_new(&l->factors, pair, l->n_update, lora_range_start, l, err);
@@ -394,8 +431,10 @@ static int hold(struct lora **out, struct ckpt_source *base, struct ckpt_source 
 {
     struct lora *l = ckpt_alloc(1, sizeof *l);
 
-    if (l)
+    if (l) {
         l->adapter = ckpt_alloc(n_adapter, sizeof *l->adapter);
+        pthread_mutex_init(&l->lock, NULL);
+    }
     if (!l || !l->adapter) {
         ckpt_free(l);
         ckpt_source_close(base);

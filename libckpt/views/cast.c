@@ -103,8 +103,8 @@ static bool cast_locate(void *self, size_t i, int64_t start, int64_t count,
            ckpt_source_locate(c->view.below, c->view.map[i], start, count, out);
 }
 
-int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
-                   const struct ckpt_cast_rule *rule, size_t n_rule, struct ckpt_err *err)
+int ckpt_view_cast_by(struct ckpt_source **out, struct ckpt_source *src, ckpt_cast_fn *to,
+                      const void *ctx, struct ckpt_err *err)
 {
     size_t n = ckpt_source_count(src);
     struct ckpt_tensors list = {0};
@@ -121,10 +121,8 @@ int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
         rc = ckpt_nomem(err, n * sizeof *c->to);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
-        const struct ckpt_cast_rule *how;
 
-        how = ckpt_view_cast_rule(t, rule, n_rule);
-        c->to[i] = how ? how->dtype : t->dtype;
+        c->to[i] = to(ctx, t);
         if (!ckpt_convert_can(c->to[i], t->dtype) && t->dtype != c->to[i])
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be cast to %s",
                            t->name, ckpt_dtype_name(t->dtype), ckpt_dtype_name(c->to[i]));
@@ -134,4 +132,23 @@ int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
     if (rc == 0)
         rc = view_tie(v, &list, err);
     return view_finish(out, &cast_ops, v, &list, rc, err);
+}
+
+struct rules {
+    const struct ckpt_cast_rule *rule;
+    size_t                       n;
+};
+
+static enum ckpt_dtype by_rules(const void *ctx, const struct ckpt_tensor *t)
+{
+    const struct rules *r = ctx;
+    const struct ckpt_cast_rule *how = ckpt_view_cast_rule(t, r->rule, r->n);
+
+    return how ? how->dtype : t->dtype;
+}
+
+int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
+                   const struct ckpt_cast_rule *rule, size_t n_rule, struct ckpt_err *err)
+{
+    return ckpt_view_cast_by(out, src, by_rules, &(struct rules){rule, n_rule}, err);
 }

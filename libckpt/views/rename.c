@@ -4,6 +4,16 @@
 
 #include "libckpt/views/views.h"
 
+const struct ckpt_rename_rule *ckpt_view_rename_rule(const char *name,
+                                                     const struct ckpt_rename_rule *rule,
+                                                     size_t n_rule)
+{
+    for (size_t k = 0; k < n_rule; k++)
+        if (strncmp(name, rule[k].from, strlen(rule[k].from)) == 0)
+            return &rule[k];
+    return NULL;
+}
+
 int ckpt_view_rename(struct ckpt_source **out, struct ckpt_source *src,
                      const struct ckpt_rename_rule *rule, size_t n_rule, struct ckpt_err *err)
 {
@@ -16,17 +26,12 @@ int ckpt_view_rename(struct ckpt_source **out, struct ckpt_source *src,
         return rc;
     for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+        const struct ckpt_rename_rule *how = ckpt_view_rename_rule(t->name, rule, n_rule);
         const char *name = t->name;
 
         assert(name);
-        for (size_t k = 0; k < n_rule; k++) {
-            size_t n = strlen(rule[k].from);
-
-            if (strncmp(t->name, rule[k].from, n) == 0) {
-                name = ckpt_arena_printf(&list.arena, "%s%s", rule[k].to, t->name + n);
-                break;
-            }
-        }
+        if (how)
+            name = ckpt_arena_printf(&list.arena, "%s%s", how->to, t->name + strlen(how->from));
         rc = name ? view_add(v, &list, i, name, t->dtype, err)
                   : ckpt_nomem(err, strlen(t->name));
     }

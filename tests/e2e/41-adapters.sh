@@ -38,6 +38,32 @@ t "leaves the base" close_to "$A/base" "$T/none"
 cp -r "$A/second" "$T/second:2"
 t "a directory may be called like that" merge --adapter "$T/second:2" -o "$T/named" "$A/base"
 t "a complete path is an adapter without a weight" same_files "$T/whole" "$T/named"
+# Computed in f32 and rounded once, to what --dtype wants; what rounding to 16 bits loses is told.
+t "a base of 16 bits" merge --dtype bf16 -o "$T/narrow" "$A/base"
+t "the same values in 32" merge --dtype f32 -o "$T/wide" "$T/narrow"
+quiet() { ! grep -q warning "$T/.err"; }
+small() { ckpt-merge --provenance none --adapter "$A/adapter:$1" "${@:2}" 2>"$T/.err"; }
+t "an adapter into 32 bits" small 0.01 -o "$T/wide1" "$T/wide"
+t "nothing is lost" quiet
+t "into 16, as 32" small 0.01 --dtype f32 -o "$T/wide2" "$T/narrow"
+t "nothing is lost there" quiet
+t "the same bytes, though the base has 16" same_files "$T/wide1" "$T/wide2"
+t "with a name changed" small 0.01 --dtype 'm.*=f32' --rename model.=m. -o "$T/wide3" "$T/narrow"
+t "the rule is of the new name" bash -c "diff <(ckpt-inspect '$T/wide1' | sed -n 's/^ *model\.\(.*_proj.weight.*\)/\1/p') <(ckpt-inspect '$T/wide3' | sed -n 's/^ *m\.\(.*_proj.weight.*\)/\1/p')"
+t "as f16, rounded once" small 0.01 --dtype f16 -o "$T/half3" "$T/narrow"
+t "of 32 bits" merge --dtype f16 -o "$T/half4" "$T/wide1"
+t "the same" same_files "$T/half3" "$T/half4"
+t "a small one into 16 bits" small 0.01 -o "$T/lossy" "$T/narrow"
+t "what is lost is told" grep -q 'warning: BF16 keeps [0-9]* % of the change by the adapter, the rest is lost in rounding; F32 keeps all' "$T/.err"
+t "a part of it" small 0.01 --include '*.layers.1.*' -o "$T/part" "$T/narrow"
+t "says nothing of the whole" quiet
+t "a large one" small 30 -o "$T/large" "$T/narrow"
+t "is kept" quiet
+mean() { merge --average "$@" "$T/lossy" "$T/large"; }
+t "a mean of 16 bits as 32" mean --dtype f32 -o "$T/mean1"
+for i in lossy large; do t "$i in 32" merge --dtype f32 -o "$T/$i-32" "$T/$i"; done
+t "their mean" merge --average -o "$T/mean2" "$T/lossy-32" "$T/large-32"
+t "has the same bytes" same_files "$T/mean1" "$T/mean2"
 # Without --base: what the adapter's config names, from here or beside the adapter, or a refusal.
 t "LoRA, its base found beside it" ckpt-merge -q --provenance none -o "$T/found" "$G/lora/bloom-qkv/adapter"
 t "LoRA, the same bytes again" same_files "$T/found" "$T/bloom-qkv"

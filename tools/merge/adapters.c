@@ -160,7 +160,8 @@ static int find_base(char **base, struct ckpt_arena *a, const struct merge_want 
 }
 
 int merge_fold(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,
-               bool follow, struct provenance *p, struct ckpt_err *err)
+               const struct merge_rules *r, bool follow, struct provenance *p,
+               struct ckpt_err *err)
 {
     bool from_adapter = w->merge && job->n == 1 && strcmp(ckpt_source_format(*src), "peft") == 0;
     struct ckpt_source *base = from_adapter ? NULL : *src;
@@ -191,6 +192,8 @@ int merge_fold(struct ckpt_source **src, const struct merge_want *w, const struc
         rc = open_list(adapter, &n, &a, &w->adapter, &opts, p, err);
     if (rc == 0)
         rc = exclude_named(adapter, n, w, err);
+    if (rc == 0)
+        rc = merge_widen(&base, r, err);
     if (rc == 0) {
         rc = peft_merge(src, base, adapter, n, err);
         if (rc && n == 1 && !from_adapter)

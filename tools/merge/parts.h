@@ -13,13 +13,22 @@
 
 #define MERGE_MAX_RULES 64
 
-/* "GLOB=dtype", or "dtype" for everything: one rule for each item of l.  Globs are allocated in
- * a.  packs: which rules are q8_0, blocks that only a GGUF file holds (such a rule is to F32). */
-int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], bool packs[MERGE_MAX_RULES],
-                     struct ckpt_arena *a, const struct opt_list *l, struct ckpt_err *err);
-/* "FROM=TO": one rule for each item of l. */
-int merge_rename_rules(struct ckpt_rename_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a,
-                       const struct opt_list *l, struct ckpt_err *err);
+/* Rules of views, in the order of their options. */
+struct merge_rules {
+    size_t                  n_cast, n_rename;
+    struct ckpt_cast_rule   cast[MERGE_MAX_RULES];
+    bool                    packs[MERGE_MAX_RULES];     /* q8_0, blocks that only a GGUF file
+                                                           holds: the rule is to F32 */
+    struct ckpt_rename_rule rename[MERGE_MAX_RULES];
+};
+
+/* "GLOB=dtype", or "dtype" for everything, of --dtype, and "FROM=TO" of --rename.  Texts are
+ * allocated in a. */
+int merge_rules_of(struct merge_rules *r, struct ckpt_arena *a, const struct merge_want *w,
+                   struct ckpt_err *err);
+/* *src becomes f32 where --dtype casts narrower values: what is computed of them is then rounded
+ * once, to what is wanted.  Takes *src, on failure too. */
+int merge_widen(struct ckpt_source **src, const struct merge_rules *r, struct ckpt_err *err);
 
 /* "0.7,0.3": exactly n numbers. */
 int merge_weights(double *weight, const char *text, size_t n, struct ckpt_err *err);
@@ -38,7 +47,8 @@ const char *merge_adapter_weight(const char *item);
  * base.  Takes *src, on failure too.
  */
 int merge_fold(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,
-               bool follow, struct provenance *p, struct ckpt_err *err);
+               const struct merge_rules *r, bool follow, struct provenance *p,
+               struct ckpt_err *err);
 /*
  * CKPT_ENOTFOUND when an item of l matches no tensor's name: a glob, or the FROM of "FROM=TO"
  * when prefix; for "GLOB=dtype" of no floating tensor's.  An option without effect would be a

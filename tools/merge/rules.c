@@ -2,21 +2,26 @@
 #include "tools/merge/parts.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], bool packs[MERGE_MAX_RULES],
-                     struct ckpt_arena *a, const struct opt_list *l, struct ckpt_err *err)
+#include "libckpt/convert.h"
+
+static int cast_rules(struct merge_rules *r, struct ckpt_arena *a, const struct opt_list *l,
+                      struct ckpt_err *err)
 {
+    struct ckpt_cast_rule *rule = r->cast;
+
     if (l->n > MERGE_MAX_RULES)
         return ckpt_fail(err, CKPT_EUSAGE, "%zu --dtype rules, %d at most", l->n, MERGE_MAX_RULES);
     for (size_t i = 0; i < l->n; i++) {
         const char *eq = strrchr(l->item[i], '='), *name = eq ? eq + 1 : l->item[i];
 
         rule[i].glob = eq ? ckpt_arena_strndup(a, l->item[i], (size_t)(eq - l->item[i])) : "*";
-        packs[i] = strcasecmp(name, "q8_0") == 0;
-        rule[i].dtype = packs[i] ? CKPT_F32 : ckpt_dtype_parse(name);
+        r->packs[i] = strcasecmp(name, "q8_0") == 0;
+        rule[i].dtype = r->packs[i] ? CKPT_F32 : ckpt_dtype_parse(name);
         if (!rule[i].glob)
             return ckpt_nomem(err, strlen(l->item[i]));
         if (rule[i].dtype == CKPT_DTYPE_NONE ||
@@ -27,9 +32,11 @@ int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], bool packs[MER
     return 0;
 }
 
-int merge_rename_rules(struct ckpt_rename_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a,
-                       const struct opt_list *l, struct ckpt_err *err)
+static int rename_rules(struct merge_rules *r, struct ckpt_arena *a, const struct opt_list *l,
+                        struct ckpt_err *err)
 {
+    struct ckpt_rename_rule *rule = r->rename;
+
     if (l->n > MERGE_MAX_RULES)
         return ckpt_fail(err, CKPT_EUSAGE, "%zu --rename rules, %d at most", l->n, MERGE_MAX_RULES);
     for (size_t i = 0; i < l->n; i++) {
@@ -43,6 +50,40 @@ int merge_rename_rules(struct ckpt_rename_rule rule[MERGE_MAX_RULES], struct ckp
             return ckpt_nomem(err, strlen(l->item[i]));
     }
     return 0;
+}
+
+int merge_rules_of(struct merge_rules *r, struct ckpt_arena *a, const struct merge_want *w,
+                   struct ckpt_err *err)
+{
+    int rc = cast_rules(r, a, &w->dtype, err);
+
+    r->n_cast = w->dtype.n;
+    r->n_rename = w->rename.n;
+    return rc ? rc : rename_rules(r, a, &w->rename, err);
+}
+
+/* What a tensor is to be computed in.  Rules are of its name in the result. */
+static enum ckpt_dtype wide(const void *ctx, const struct ckpt_tensor *t)
+{
+    const struct merge_rules *r = ctx;
+    const struct ckpt_rename_rule *to = ckpt_view_rename_rule(t->name, r->rename, r->n_rename);
+    const struct ckpt_cast_rule *how;
+    struct ckpt_tensor named = *t;
+    char name[2 * CKPT_MAX_NAME + 1];
+
+    if (to && snprintf(name, sizeof name, "%s%s", to->to, t->name + strlen(to->from)) <
+                  (int)sizeof name)
+        named.name = name;
+    how = ckpt_view_cast_rule(&named, r->cast, r->n_cast);
+    if (!how || how->dtype == t->dtype || ckpt_dtype_class(t->dtype) != CKPT_CLASS_FLOAT ||
+        ckpt_dtype_size(t->dtype) >= sizeof(float) || !ckpt_convert_can(CKPT_F32, t->dtype))
+        return t->dtype;
+    return how->dtype == CKPT_F64 ? CKPT_F64 : CKPT_F32;
+}
+
+int merge_widen(struct ckpt_source **src, const struct merge_rules *r, struct ckpt_err *err)
+{
+    return r->n_cast ? ckpt_view_cast_by(src, *src, wide, r, err) : 0;
 }
 
 int merge_weights(double *weight, const char *text, size_t n, struct ckpt_err *err)

@@ -122,12 +122,22 @@ int merge_open_one(struct ckpt_source **src, const char *format, const char *rol
     return rc ? rc : strcmp(role, "base") == 0 ? unpack(src, true, err) : 0;
 }
 
-/* Open all inputs as one source: the only one, or their mean.  again: a GGUF file stays one. */
-static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
-                       const struct merge_job *job, bool again, bool follow,
-                       struct provenance *p, struct ckpt_err *err)
+/* What the steps of one merge have in common. */
+struct chain {
+    const struct merge_want *w;
+    const struct merge_job  *job;
+    struct provenance       *p;
+    struct merge_rules       rules;
+    bool                     follow, gguf;
+    bool                     again;             /* a GGUF file stays one */
+};
+
+/* Open all inputs as one source: the only one, or their mean. */
+static int open_inputs(struct ckpt_source **src, const struct chain *c, struct ckpt_err *err)
 {
-    struct ckpt_open_opts opts = {.tag = w->tag, .base = w->base, .follow = follow,
+    const struct merge_want *w = c->w;
+    const struct merge_job *job = c->job;
+    struct ckpt_open_opts opts = {.tag = w->tag, .base = w->base, .follow = c->follow,
                                   .prove = w->checksums, .spool = cli_spool(),
                                   .shards = w->shards,
                                   .optimizer = strcmp(w->optimizer, "keep") == 0,
@@ -139,13 +149,15 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
 
     if (rc == 0 && w->weights)
         rc = merge_weights(weight, w->weights, n, err);
-    provenance_parts(p, opts.part, opts.n_part);
+    provenance_parts(c->p, opts.part, opts.n_part);
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        rc = merge_open_one(&all[i], NULL, "input", job->input[i], &opts, p, err);
-        if (rc == 0 && !again)
+        rc = merge_open_one(&all[i], NULL, "input", job->input[i], &opts, c->p, err);
+        if (rc == 0 && !c->again)
             rc = see_model(&all[i], err);
         if (rc == 0 && n > 1)
             rc = unpack(&all[i], true, err);
+        if (rc == 0 && n > 1)
+            rc = merge_widen(&all[i], &c->rules, err);
     }
     if (rc == 0 && n > 1) {
         rc = ckpt_view_average(src, all, n, w->weights ? weight : NULL, err);
@@ -174,16 +186,6 @@ static int refuse_slice(const struct ckpt_source *src, const char *path, struct 
 
 /* -- the views, one step each ------------------------------------------------------------------ */
 
-struct chain {
-    const struct merge_want *w;
-    const struct merge_job  *job;
-    struct provenance       *p;
-    struct ckpt_cast_rule    cast[MERGE_MAX_RULES];     /* from --dtype, in its order */
-    bool                     packs[MERGE_MAX_RULES];
-    struct ckpt_rename_rule  rename[MERGE_MAX_RULES];
-    bool                     follow, gguf, again;
-};
-
 static int leave_states(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
 {
     const struct chain *c = ctx;
@@ -211,7 +213,7 @@ static int fold(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
 {
     const struct chain *c = ctx;
 
-    return merge_fold(src, c->w, c->job, c->follow, c->p, err);
+    return merge_fold(src, c->w, c->job, &c->rules, c->follow, c->p, err);
 }
 
 static int filter(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
@@ -230,7 +232,7 @@ static int rename_prefixes(struct ckpt_source **src, void *ctx, struct ckpt_err 
     int rc = merge_must_match(*src, MERGE_PREFIX, &c->w->rename, "rename", err);
 
     return rc || c->w->rename.n == 0
-               ? rc : ckpt_view_rename(src, *src, c->rename, c->w->rename.n, err);
+               ? rc : ckpt_view_rename(src, *src, c->rules.rename, c->rules.n_rename, err);
 }
 
 static int untie(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
@@ -253,18 +255,19 @@ static int cast(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
     int rc = merge_must_match(*src, MERGE_GLOB_DTYPE, &c->w->dtype, "dtype", err);
 
     return rc || c->w->dtype.n == 0 || c->gguf
-               ? rc : ckpt_view_cast(src, *src, c->cast, c->w->dtype.n, err);
+               ? rc : ckpt_view_cast(src, *src, c->rules.cast, c->rules.n_cast, err);
 }
 
 static int pack(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
 {
     const struct chain *c = ctx;
-    size_t n = c->w->dtype.n;
+    const struct merge_rules *r = &c->rules;
 
     if (!c->gguf)
         return 0;
-    return c->again ? gguf_requantize(src, *src, c->job->input[0], c->cast, c->packs, n, err)
-                    : gguf_of_model(src, *src, c->cast, c->packs, n, err);
+    return c->again ? gguf_requantize(src, *src, c->job->input[0], r->cast, r->packs, r->n_cast,
+                                      err)
+                    : gguf_of_model(src, *src, r->cast, r->packs, r->n_cast, err);
 }
 
 int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
@@ -276,19 +279,17 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
     struct chain c = {.w = w, .job = job, .p = p, .follow = follow,
                       .gguf = strcmp(format, "gguf") == 0};
     struct ckpt_arena a = {0};
-    int rc = merge_cast_rules(c.cast, c.packs, &a, &w->dtype, err);
+    int rc = merge_rules_of(&c.rules, &a, w, err);
 
     for (size_t i = 0; rc == 0 && !c.gguf && i < w->dtype.n; i++)
-        if (c.packs[i])
+        if (c.rules.packs[i])
             rc = ckpt_fail(err, CKPT_EUSAGE, "--dtype %s goes into a GGUF file, not into %s",
                            w->dtype.item[i], format);
-    if (rc == 0)
-        rc = merge_rename_rules(c.rename, &a, &w->rename, err);
     /* GGUF to GGUF keeps names and keys, if no option needs the model. */
     c.again = c.gguf && job->n == 1 && w->adapter.n == 0 && !w->base && !w->extract &&
               gguf_is_file(job->input[0]);
     if (rc == 0)
-        rc = open_inputs(src, w, job, c.again, follow, p, err);
+        rc = open_inputs(src, &c, err);
     if (rc == 0)
         rc = refuse_slice(*src, job->input[0], err);
     c.again = c.again && rc == 0 && is_gguf(*src);
