@@ -51,7 +51,8 @@ static const struct value *map_of(const struct walk *w, size_t rank)
     return value_item(value_get(w->f->rank[rank].optim_root, "param_slice_mappings"), w->g);
 }
 
-static bool next(struct walk *w, const char **name, int64_t *numel)
+/* *name NULL: there is none. */
+static int next(struct walk *w, const char **name, int64_t *numel, struct ckpt_err *err)
 {
     int64_t n, start;
 
@@ -64,16 +65,17 @@ static bool next(struct walk *w, const char **name, int64_t *numel)
         for (; w->at < entries; w->at++) {
             const char *key = value_as_str(map->u.dict.key[w->at]);
 
-            if (!key || !ds_address(map->u.dict.val[w->at], &n, &start) || n < 0)
-                return false;
-            if (*name && strcmp(*name, key) != 0)
-                return true;
+            if (key && *name && strcmp(*name, key) != 0)
+                return 0;
+            if (!key || !ds_address(map->u.dict.val[w->at], &n, &start) || n < 0 ||
+                __builtin_add_overflow(*numel, n, numel))
+                return ckpt_fail(err, CKPT_EFORMAT, "rank %zu: param_slice_mappings: entry %zu of "
+                                 "group %zu is not a name's number and first of elements",
+                                 w->rank, w->at, w->g);
             *name = key;
-            if (__builtin_add_overflow(*numel, n, numel))
-                return false;
         }
     }
-    return *name != NULL;
+    return 0;
 }
 
 static int add_group(struct ds_files *f, struct value *list, size_t g, struct ckpt_err *err)
@@ -83,8 +85,9 @@ static int add_group(struct ds_files *f, struct value *list, size_t g, struct ck
     const struct ckpt_shape *shape;
     const char *name;
     int64_t numel;
+    int rc;
 
-    while (next(&w, &name, &numel)) {
+    while ((rc = next(&w, &name, &numel, err)) == 0 && name) {
         shape = shape_of(f, name, numel);
         if (!shape)
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "param_shapes is in neither file of rank 0, "
@@ -93,6 +96,8 @@ static int add_group(struct ds_files *f, struct value *list, size_t g, struct ck
         if (value_set_str(&f->arena, d, name, value_size(&f->arena, shape)))
             return ckpt_nomem(err, sizeof *d);
     }
+    if (rc)
+        return rc;
     return value_append(&f->arena, list, d) ? ckpt_nomem(err, sizeof *d) : 0;
 }
 
