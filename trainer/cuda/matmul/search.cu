@@ -346,6 +346,9 @@ static bool fused_wins(struct device *dev, const struct matmul_args *a)
         else
             separate += PASS_MS + 1e3 * (double)(one.m * one.n) * (double)matmul_size(one.out) /
                                       PASS_BYTES;
+    if (a->beta != 0)                   /* added in a pass of its own (lora.cu) */
+        separate += PASS_MS + 2e3 * (double)(one.m * one.n) * (double)matmul_size(one.out) /
+                                  PASS_BYTES;
     separate += (double)took * depth / (double)a->k;
     for (int round = 0; round < ROUNDS; round++)
         joined += (double)time_of(dev, &probe, NULL, (int)(settle / took),
