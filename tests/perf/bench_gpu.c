@@ -6,6 +6,7 @@
  * usage: bench_gpu MODEL [OPTION...]
  *   --lora                LoRA of rank 32 beside all linear layers, the rest frozen; of a
  *                         mixture of experts beside attention's four alone
+ *   --lora-dropout P      of its input (0)
  *   --batch N             sequences of a micro-batch (8)
  *   --length N            tokens of each, of the encoder where there is one (512)
  *   --target N            T5: tokens of the decoder beside them
@@ -87,7 +88,7 @@ struct options {
     enum recompute  recompute;
     enum op_moments moments;
     int64_t     docs, length, target, prompt, accumulate, steps;
-    double      memory, seconds;
+    double      memory, seconds, lora_dropout;
 };
 
 struct bench {
@@ -552,7 +553,7 @@ static int one_of(const char *words, const char *word)
 static void read_options(struct options *o, int argc, char **argv)
 {
     static const struct option names[] = {
-        {"lora", 0, 0, 'l'}, {"batch", 1, 0, 'b'}, {"length", 1, 0, 'n'}, {"target", 1, 0, 't'},
+        {"lora", 0, 0, 'l'}, {"lora-dropout", 1, 0, 'P'}, {"batch", 1, 0, 'b'}, {"length", 1, 0, 'n'}, {"target", 1, 0, 't'},
         {"prompt", 1, 0, 'p'}, {"accumulate", 1, 0, 'a'}, {"packed", 0, 0, 'k'},
         {"recompute", 1, 0, 'r'}, {"moments", 1, 0, 'o'}, {"paged", 0, 0, 'g'},
         {"offload", 1, 0, 'w'}, {"fp16", 0, 0, 'h'}, {"fp8", 0, 0, '8'},
@@ -567,6 +568,7 @@ static void read_options(struct options *o, int argc, char **argv)
     while ((c = getopt_long(argc, argv, "", names, NULL)) != -1)
         switch (c) {
         case 'l': o->lora = true; break;
+        case 'P': o->lora_dropout = strtod(optarg, NULL); break;
         case 'b': o->docs = atol(optarg); break;
         case 'n': o->length = atol(optarg); break;
         case 't': o->target = atol(optarg); break;
@@ -622,7 +624,8 @@ int main(int argc, char **argv)
     need(arch_read_json(&b.arch, config, &err), &err);
     json_decref(config);
     if (o->lora) {
-        config = json_pack("{s:s,s:i,s:i}", "peft_type", "LORA", "r", 32, "lora_alpha", 32);
+        config = json_pack("{s:s,s:i,s:i,s:f}", "peft_type", "LORA", "r", 32, "lora_alpha", 32,
+                           "lora_dropout", o->lora_dropout);
         json_object_set_new(config, "target_modules",
                             b.arch->num_experts ? json_pack("[s,s,s,s]", "q_proj", "k_proj",
                                                             "v_proj", "o_proj")
