@@ -183,6 +183,9 @@ struct jv jinja_replace(struct run *r, struct jv v, const struct jv *from,
     return jv_of_buf(r, &b);
 }
 
+static int ascii_upper(int c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; }
+static int ascii_lower(int c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; }
+
 /* how: 'u' upper, 'l' lower, 't' title (a capital after every gap), 'w' the filter's title (after
  * white space, hyphens and opening brackets), 'c' the first letter only. */
 struct jv jinja_case(struct run *r, struct jv v, char how)
@@ -194,18 +197,21 @@ struct jv jinja_case(struct run *r, struct jv v, char how)
     ckpt_buf_init(&b, JINJA_MAX_OUTPUT);
     for (size_t i = 0; i < v.str.n && !r->rc;) {
         utf8proc_uint8_t text[4];
-        utf8proc_int32_t c;
-        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)v.str.s + i,
-                                              (utf8proc_ssize_t)(v.str.n - i), &c);
+        utf8proc_int32_t c = (unsigned char)v.str.s[i];
+        utf8proc_ssize_t n = c < 0x80 ? 1
+                                      : utf8proc_iterate((const utf8proc_uint8_t *)v.str.s + i,
+                                                         (utf8proc_ssize_t)(v.str.n - i), &c);
         size_t width;
         bool letter, space, up = how == 'u' || (how != 'l' && begin);
 
         if (n <= 0)
             break;
-        letter = utf8proc_category(c) >= UTF8PROC_CATEGORY_LU &&
+        letter = how == 't' && utf8proc_category(c) >= UTF8PROC_CATEGORY_LU &&
                  utf8proc_category(c) <= UTF8PROC_CATEGORY_LO;
-        space = jv_utf8_is_space(v.str.s + i, v.str.n - i, &width);
-        if (c == 0xdf && up) {
+        space = how == 'w' && jv_utf8_is_space(v.str.s + i, v.str.n - i, &width);
+        if (c < 0x80) {
+            ckpt_buf_put_u8(&b, (uint8_t)(up ? ascii_upper(c) : ascii_lower(c)));
+        } else if (c == 0xdf && up) {
             ckpt_buf_put_str(&b, how == 'u' || how == 'w' ? "SS" : "Ss");
         } else {
             c = up ? utf8proc_toupper(c) : utf8proc_tolower(c);
