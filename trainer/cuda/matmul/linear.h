@@ -40,8 +40,8 @@ void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, con
 void linear_positive(struct device *dev, void *bits, const void *x, int64_t n, int64_t width);
 
 /* to[i, j] = drop(x[i, j] * (gain[j] - less)) + add[i, j] + more[i, j]; rest, if given, gets x
- * minus the part that drop keeps (without a gain). Rows of x are ld (0: width) apart, the others
- * dense. to may be x, add or more. */
+ * minus the part that drop keeps (without a gain). x has ld (0: width) elements from row to row,
+ * the others are dense. to may be x, add or more. */
 struct linear_mix {
     void          *to, *rest;
     const void    *x, *add, *more;  /* add, more NULL: none */

@@ -21,7 +21,7 @@ struct lora_space {
     uint64_t       busy;
 };
 
-/* to = t B^T; its rows are ld apart. */
+/* to = t B^T, with ld elements from row to row. */
 void lora_up(struct device *dev, const struct op_linear *a, const struct lora_space *s,
              void *to, int64_t ld);
 /* t B^T, and dt A, as parts of a product. */
