@@ -14,10 +14,14 @@
 /* 1 / x of a normal x >= 0; 0 where the result would be denormal. */
 __device__ __forceinline__ float act_inverse(float x)
 {
+#ifdef __CUDACC__
     float y;
 
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
+#else
+    return 1.0f / x;
+#endif
 }
 
 __device__ __forceinline__ float act_exp(float x) { return expf(fminf(x, 88.0f)); }

@@ -231,9 +231,9 @@ static bool fits(const struct device *dev, const void *p, int64_t ld)
         }                                                                                      \
     } while (0)
 
-static unsigned blocks_of(int64_t n, int64_t width, int N)
+static int64_t blocks_of(int64_t n, int64_t width, int N)
 {
-    return (unsigned)cuda_blocks(n * (width / N), THREADS);
+    return cuda_blocks(n * (width / N), THREADS);
 }
 
 void linear_finish(struct device *dev, const struct linear_finish *f)
@@ -247,9 +247,9 @@ void linear_finish(struct device *dev, const struct linear_finish *f)
     if (dev->err.code || f->n == 0)
         return;
     CUDA_ACT(dev, CUDA_OP_ACT(f->act, BY_WIDTH(wide,
-        finish_kernel<T, A, N><<<blocks_of(f->n, f->width, N), THREADS, 0, stream>>>(
-            (T *)f->out, (T *)f->pre, (const T *)f->p, (const T *)f->bias,
-            (const T *)f->residual, f->n, f->width, f->ld, p_ld, d))));
+        cuda_launch(stream, finish_kernel<T, A, N>, blocks_of(f->n, f->width, N), THREADS,
+                    (T *)f->out, (T *)f->pre, (const T *)f->p, (const T *)f->bias,
+                    (const T *)f->residual, f->n, f->width, f->ld, p_ld, d))));
     cuda_launched(dev, "linear_fwd");
 }
 
@@ -263,8 +263,8 @@ void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, con
     if (dev->err.code || n == 0)
         return;
     CUDA_ACT(dev, CUDA_OP_ACT(act, BY_WIDTH(wide,
-        act_back_kernel<T, A, N><<<blocks_of(n, width, N), THREADS, 0, stream>>>(
-            (T *)x, (T *)dx, (const T *)pre, n, width, d))));
+        cuda_launch(stream, act_back_kernel<T, A, N>, blocks_of(n, width, N), THREADS, (T *)x,
+                    (T *)dx, (const T *)pre, n, width, d))));
     cuda_launched(dev, "linear_bwd");
 }
 
@@ -274,9 +274,9 @@ void linear_positive(struct device *dev, void *bits, const void *x, int64_t n, i
 
     if (dev->err.code || n == 0)
         return;
-    CUDA_ACT(dev, positive_kernel<T>
-             <<<(unsigned)cuda_blocks(bytes, THREADS * BYTES), THREADS, 0, cuda_of(dev)->stream>>>(
-                 (unsigned char *)bits, (const T *)x, bytes));
+    CUDA_ACT(dev, cuda_launch(cuda_of(dev)->stream, positive_kernel<T>,
+                              cuda_blocks(bytes, THREADS * BYTES), THREADS,
+                              (unsigned char *)bits, (const T *)x, bytes));
     cuda_launched(dev, "linear_bwd");
 }
 
@@ -292,9 +292,9 @@ void linear_mix(struct device *dev, const struct linear_mix *m)
     if (dev->err.code || m->n == 0)
         return;
     CUDA_ACT(dev, BY_WIDTH(wide,
-        mix_kernel<T, N><<<blocks_of(m->n, m->width, N), THREADS, 0, stream>>>(
-            (T *)m->to, (T *)m->rest, (const T *)m->x, ld, m->gain, m->less, (const T *)m->add,
-            (const T *)m->more, m->n, m->width, d)));
+        cuda_launch(stream, mix_kernel<T, N>, blocks_of(m->n, m->width, N), THREADS, (T *)m->to,
+                    (T *)m->rest, (const T *)m->x, ld, m->gain, m->less, (const T *)m->add,
+                    (const T *)m->more, m->n, m->width, d)));
     cuda_launched(dev, "linear");
 }
 

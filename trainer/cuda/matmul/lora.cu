@@ -286,11 +286,10 @@ static void gains(struct device *dev, const struct op_linear *a, const struct lo
     matmul(dev, &p);
     if (dev->err.code)
         return;
-    CUDA_ACT(dev, gain_kernel<T>
-             <<<(unsigned)cuda_blocks(a->n_out, COLS), THREADS, 0, stream>>>(
-                 s->gain, s->inv, (const T *)a->proj.w, step, each, (const T *)l->b,
-                 (const T *)l->magnitude, s->wa, s->aa, a->n_in, a->n_out, (int)l->rank,
-                 l->scale));
+    CUDA_ACT(dev, cuda_launch(stream, gain_kernel<T>, cuda_blocks(a->n_out, COLS), THREADS,
+                              s->gain, s->inv, (const T *)a->proj.w, step, each, (const T *)l->b,
+                              (const T *)l->magnitude, s->wa, s->aa, a->n_in, a->n_out,
+                              (int)l->rank, l->scale));
     cuda_launched(dev, "linear_fwd");
 }
 
@@ -465,10 +464,9 @@ static void adapter_grads(struct device *dev, const struct op_linear *a,
     adapted(dev, a, s);
     if (dev->err.code)
         return;
-    CUDA_ACT(dev, magnitude_kernel<T>
-             <<<(unsigned)cuda_blocks(a->n_out, COLS), THREADS, 0, cuda_of(dev)->stream>>>(
-                 (float *)l->dmagnitude, s->inv, (const T *)dy, ld, (const T *)s->z, a->n,
-                 a->n_out));
+    CUDA_ACT(dev, cuda_launch(cuda_of(dev)->stream, magnitude_kernel<T>,
+                              cuda_blocks(a->n_out, COLS), THREADS, (float *)l->dmagnitude,
+                              s->inv, (const T *)dy, ld, (const T *)s->z, a->n, a->n_out));
     cuda_launched(dev, "linear_bwd");
 }
 

@@ -150,7 +150,6 @@ static dim3 grid_of(int64_t in, int64_t R, int N)
 
 static void stack(struct device *dev, const struct op_linear *a, const struct many *s)
 {
-    cudaStream_t stream = cuda_of(dev)->stream;
     int64_t in = a->n_in, R = s->all.r8;
 
     if (dev->err.code)
@@ -159,11 +158,11 @@ static void stack(struct device *dev, const struct op_linear *a, const struct ma
         constexpr int N = 16 / (int)sizeof(T);
 
         if (wide(&s->rank, in))
-            stack_kernel<T, N><<<grid_of(in, R, N), THREADS, 0, stream>>>((T *)(void *)s->a,
-                                                                          s->rank, in);
+            cuda_pdl_launch(dev, false, stack_kernel<T, N>, grid_of(in, R, N), THREADS, 0,
+                            (T *)(void *)s->a, s->rank, in);
         else
-            stack_kernel<T, 1><<<grid_of(in, R, 1), THREADS, 0, stream>>>((T *)(void *)s->a,
-                                                                          s->rank, in);
+            cuda_pdl_launch(dev, false, stack_kernel<T, 1>, grid_of(in, R, 1), THREADS, 0,
+                            (T *)(void *)s->a, s->rank, in);
     });
     cuda_launched(dev, "linear");
 }
@@ -171,17 +170,19 @@ static void stack(struct device *dev, const struct op_linear *a, const struct ma
 /* Each A's gradient += its rows of da. */
 static void add_rows(struct device *dev, const struct op_linear *a, int n, const struct many *s)
 {
-    cudaStream_t stream = cuda_of(dev)->stream;
     struct each to = s->rank;
+    int64_t in = a->n_in;
 
     for (int i = 0; i < MANY; i++)
         to.at[i] = i < n ? a[i].proj.lora.da : NULL;
     if (dev->err.code)
         return;
-    if (wide(&to, a->n_in))
-        add_kernel<4><<<grid_of(a->n_in, s->all.r8, 4), THREADS, 0, stream>>>(to, s->da, a->n_in);
+    if (wide(&to, in))
+        cuda_pdl_launch(dev, false, add_kernel<4>, grid_of(in, s->all.r8, 4), THREADS, 0, to,
+                        s->da, in);
     else
-        add_kernel<1><<<grid_of(a->n_in, s->all.r8, 1), THREADS, 0, stream>>>(to, s->da, a->n_in);
+        cuda_pdl_launch(dev, false, add_kernel<1>, grid_of(in, s->all.r8, 1), THREADS, 0, to,
+                        s->da, in);
     cuda_launched(dev, "linear_bwd");
 }
 
