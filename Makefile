@@ -112,7 +112,8 @@ $(UNITS): $B/tests/unit/driver.o | $B/libhouse.so
 
 # Rooms of trainer/cuda whose kernels run on the host (tests/emulate), in the plug-in's place; what
 # would have to be installed beside it is empty.
-EMULATED := $(patsubst %,$B/emulate/%.o,optim adamw rules factored muon)
+EMULATED := $(patsubst %,$B/emulate/%.o,optim adamw rules factored muon \
+	$(addprefix matmul/,linear linear_parts lora lora_many))
 $B/emulate/%.o: trainer/cuda/%.cu Makefile
 	@mkdir -p $(@D)
 	$(call say,CXX,tests/emulate)
@@ -121,7 +122,7 @@ $B/emulate/%.o: tests/emulate/%.cc Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++17 -fPIC -Itests/emulate $(EMULATE_CXX) -MMD -MP -c -o $@ $<
 EMULATE_CXX = -Wall -Wextra -Wno-unknown-pragmas -Wno-sizeof-array-div $(CPPFLAGS) $(CFLAGS_$(MODE)) -fno-exceptions
-$B/emulate/libckpt_cuda.so: $(EMULATED) $B/emulate/fibers.o $B/emulate/rows.o $B/tests/emulate/plugin.o $B/libtrain.a $B/libckpt.a
+$B/emulate/libckpt_cuda.so: $(EMULATED) $B/emulate/fibers.o $B/emulate/products.o $B/emulate/rows.o $B/tests/emulate/plugin.o $B/libtrain.a $B/libckpt.a
 	$(if $(V),,@echo LD $@)
 	@for so in libcuda.so.1 libcublasLt.so.13; do $(CC) -shared -Wl,-soname,$$so -o $(@D)/$$so -x c /dev/null || exit 1; done
 	$(Q)$(CXX) -shared $(ALL_LDFLAGS) -o $@ $^ $(LIBS_TRAIN)

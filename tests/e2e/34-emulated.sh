@@ -1,4 +1,4 @@
-# Optimizers on a GPU that is emulated (tests/emulate): its kernels run on the host, and its memory is
+# Optimizers and LoRA on a GPU that is emulated (tests/emulate): its kernels run on the host, and its memory is
 # the operations' alone.  The losses of the CPU's run, bit for bit on resume, saved and read alike.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/shared/optim.sh"
@@ -26,5 +26,13 @@ for kind in adamw_8bit lion_32bit; do
     t "narrow, $kind: the same losses" near gpu cpu 1e-4
     rm -rf "$T/cpu" "$T/gpu"
 done
+# Projections too (tests/emulate/products.cc), in f32, which is what the CPU has of activations.
+for EMULATE_PRODUCTS in plain joined; do
+    export EMULATE_PRODUCTS
+    both "lora-$EMULATE_PRODUCTS" 1e-4 --lora-rank 8 --lora-alpha 16 --target-modules all-linear --lora-dropout 0.1
+done
+both dora 1e-4 --lora-rank 6 --lora-alpha 12 --target-modules all-linear --use-dora
+both full 1e-4 --weight-decay 0.01
+unset EMULATE_PRODUCTS
 told() { SAY= gpu told 1 --max-steps 1 2>&1 | grep -q "GPU 0 (emulated)"; }
 t "the GPU is the emulated one" told

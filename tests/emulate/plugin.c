@@ -1,6 +1,6 @@
 /*
  * plugin - replaces libckpt_cuda.so: the CPU's device, with memory of its own and the optimizers'
- * rows of the GPU, emulated.
+ * rows of the GPU, emulated; with EMULATE_PRODUCTS in the environment those of projections too.
  *
  * Only an operation can touch the memory that alloc gives: the host's own access ends the program,
  * as it would with a GPU.
@@ -52,12 +52,14 @@ static void leave(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* A block that is free, or a new one; with the lock. */
-static struct block *take(size_t bytes)
+/* A block that is free, or a new one, whose bytes are zero; with the lock. */
+static struct block *take(size_t bytes, bool *fresh)
 {
+    *fresh = false;
     for (size_t i = 0; i < n_blocks; i++)
         if (!blocks[i].used && blocks[i].bytes >= bytes && blocks[i].bytes / 2 <= bytes)
             return &blocks[i];
+    *fresh = true;
     if (n_blocks == MOST_BLOCKS || bytes > ROOM - top)
         return NULL;
     blocks[n_blocks] = (struct block){.at = top, .bytes = bytes};
@@ -69,10 +71,11 @@ static void *emulate_alloc(struct device *dev, size_t bytes)
 {
     size_t whole = (bytes + UNIT) / UNIT * UNIT;
     struct block *b;
+    bool fresh;
 
     dev->n_alloc++;
     pthread_mutex_lock(&lock);
-    b = take(whole);
+    b = take(whole, &fresh);
     if (b)
         b->used = true;
     pthread_mutex_unlock(&lock);
@@ -82,7 +85,9 @@ static void *emulate_alloc(struct device *dev, size_t bytes)
     }
     enter();
     allow(PROT_READ | PROT_WRITE);      /* also what was added meanwhile */
-    memset(memory + b->at, 0, b->bytes);
+    if (!fresh)                         /* what nobody touched takes no time at each change of
+                                           access */
+        memset(memory + b->at, 0, b->bytes);
     leave();
     return memory + b->at;
 }
@@ -148,16 +153,26 @@ static const struct ops *inner;
               double scale), (dev, v, sum, most, scale))                                       \
     X(add, (struct device *dev, enum op_stream on, float *dst, const float *src, int64_t n),   \
       (dev, on, dst, src, n))
+/* Projections: their activations have the weights' type, which are f32 where a model runs. */
+#define LINEAR_ROWS(X)                                                                         \
+    X(linear_fwd, (struct device *dev, const struct op_linear *a), (dev, a))                   \
+    X(linear_bwd, (struct device *dev, const struct op_linear *a), (dev, a))                   \
+    X(linears_fwd, (struct device *dev, const struct op_linear *a, int n), (dev, a, n))        \
+    X(linears_bwd, (struct device *dev, const struct op_linear *a, int n), (dev, a, n))        \
+    X(gated_fwd, (struct device *dev, const struct op_linear *a, const struct op_gate *gate),  \
+      (dev, a, gate))                                                                          \
+    X(normed_fwd, (struct device *dev, const struct op_rownorm *norm,                          \
+                   const struct op_linear *a, const struct op_gate *gate), (dev, norm, a, gate))
 
 #define CPU_ROW(name, params, args)                                                            \
-    static void emulate_##name params                                                          \
+    static void cpu_##name params                                                              \
     {                                                                                          \
         enter();                                                                               \
         inner->name args;                                                                      \
         leave();                                                                               \
     }
 #define GPU_ROW(name, params, args)                                                            \
-    static void emulate_##name params                                                          \
+    static void gpu_##name params                                                              \
     {                                                                                          \
         enter();                                                                               \
         rows_##name args;                                                                      \
@@ -165,11 +180,20 @@ static const struct ops *inner;
     }
 CPU_ROWS(CPU_ROW)
 GPU_ROWS(GPU_ROW)
+LINEAR_ROWS(GPU_ROW)
+
+static uint64_t emulate_workspace(const struct device *dev, const struct op_limits *l)
+{
+    uint64_t cpu = inner->workspace(dev, l), gpu = rows_linear_work(dev, l);
+
+    return cpu > gpu ? cpu : gpu;
+}
 
 static int emulate_open(struct device **out, int index, const struct device_opts *opts,
                         struct ckpt_err *err)
 {
-#define SET(name, params, args) row.name = emulate_##name;
+#define BY_CPU(name, params, args) row.name = cpu_##name;
+#define BY_GPU(name, params, args) row.name = gpu_##name;
     static struct ops row;
     void *own;
     int rc = device_open_cpu(out, 1, err);
@@ -186,8 +210,13 @@ static int emulate_open(struct device **out, int index, const struct device_opts
     row = *inner;
     row.alloc = emulate_alloc;
     row.free = emulate_free;
-    CPU_ROWS(SET)
-    GPU_ROWS(SET)
+    CPU_ROWS(BY_CPU)
+    GPU_ROWS(BY_GPU)
+    if (getenv("EMULATE_PRODUCTS")) {
+        LINEAR_ROWS(BY_GPU)
+        row.workspace = emulate_workspace;
+        row.can |= OP_CAN_FUSE;
+    }
     (*out)->ops = &row;
     (*out)->weight = opts->weights;
     (*out)->discrete = true;

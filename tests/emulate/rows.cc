@@ -1,11 +1,10 @@
 /* rows - see rows.h: what rooms of trainer/cuda need of their device. */
 #include "tests/emulate/rows.h"
 
-#include <cblas.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "trainer/cuda/matmul/matmul.h"
+#include "trainer/cuda/cuda.h"
 
 extern "C" {
 #include "formats/bnb/codes.h"
@@ -41,20 +40,13 @@ bool cuda_fail(struct device *dev, int code, const char *fmt, ...)
 bool cuda_launched(struct device *dev, const char *) { return dev->err.code == 0; }
 cudaStream_t cuda_stream_of(struct device *, enum op_stream) { return NULL; }
 
-/* matmul.cu's, of plain f32. */
-bool matmul(struct device *, const struct matmul_args *a)
+void *cuda_work(struct device *dev, const char *op, uint64_t bytes)
 {
-    const float *c = (const float *)(a->c ? a->c : a->d);
-    int64_t ldc = a->ldc ? a->ldc : a->ldd;
-    float *d = (float *)a->d;
-
-    for (int64_t i = 0; a->beta && c != d && i < a->m; i++)
-        memcpy(d + i * a->ldd, c + i * ldc, (size_t)a->n * sizeof *d);
-    cblas_sgemm(CblasRowMajor, a->a_t ? CblasTrans : CblasNoTrans,
-                a->b_t ? CblasTrans : CblasNoTrans, (int)a->m, (int)a->n, (int)a->k, a->alpha,
-                (const float *)a->a, (int)a->lda, (const float *)a->b, (int)a->ldb, a->beta, d,
-                (int)a->ldd);
-    return true;
+    if (bytes <= dev->work_bytes)
+        return dev->work;
+    cuda_fail(dev, CKPT_ESTATE, "%s: workspace has %llu bytes, %llu are needed", op,
+              (unsigned long long)dev->work_bytes, (unsigned long long)bytes);
+    return NULL;
 }
 
 /* The GPU that stands for a device while a row runs. */
@@ -102,4 +94,43 @@ void rows_judge(struct device *dev, struct op_verdict *verdict, const double *su
 void rows_add(struct device *dev, enum op_stream stream, float *dst, const float *src, int64_t n)
 {
     cuda_add(as_gpu(dev), stream, dst, src, n);
+}
+
+uint64_t rows_linear_work(const struct device *dev, const struct op_limits *l)
+{
+    struct device of = *dev;
+
+    of.act = dev->weight;
+    return cuda_linear_work(&of, l);
+}
+
+void rows_linear_fwd(struct device *dev, const struct op_linear *a)
+{
+    cuda_linear_fwd(as_gpu(dev), a);
+}
+
+void rows_linear_bwd(struct device *dev, const struct op_linear *a)
+{
+    cuda_linear_bwd(as_gpu(dev), a);
+}
+
+void rows_linears_fwd(struct device *dev, const struct op_linear *a, int n)
+{
+    cuda_linears_fwd(as_gpu(dev), a, n);
+}
+
+void rows_linears_bwd(struct device *dev, const struct op_linear *a, int n)
+{
+    cuda_linears_bwd(as_gpu(dev), a, n);
+}
+
+void rows_gated_fwd(struct device *dev, const struct op_linear *a, const struct op_gate *gate)
+{
+    cuda_gated_fwd(as_gpu(dev), a, gate);
+}
+
+void rows_normed_fwd(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
+                     const struct op_gate *gate)
+{
+    cuda_normed_fwd(as_gpu(dev), norm, a, gate);
 }

@@ -24,6 +24,14 @@ void rows_sum_squares(struct device *dev, double *sum, const float *grad, int64_
 void rows_judge(struct device *dev, struct op_verdict *verdict, const double *sum, double max_norm,
                 double scale);
 void rows_add(struct device *dev, enum op_stream stream, float *dst, const float *src, int64_t n);
+uint64_t rows_linear_work(const struct device *dev, const struct op_limits *l);
+void rows_linear_fwd(struct device *dev, const struct op_linear *a);
+void rows_linear_bwd(struct device *dev, const struct op_linear *a);
+void rows_linears_fwd(struct device *dev, const struct op_linear *a, int n);
+void rows_linears_bwd(struct device *dev, const struct op_linear *a, int n);
+void rows_gated_fwd(struct device *dev, const struct op_linear *a, const struct op_gate *gate);
+void rows_normed_fwd(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
+                     const struct op_gate *gate);
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,6 @@ enum { MAX_SUITES = 64, MAX_TESTS = 96, MAX_SCRATCH = 16 };
 
 static struct suite {
     char name[64];                      /* lock, of tests/unit/libckpt/test_lock.c */
-    const char *file;
     void (*fixture[UNIT_TEST])(void);
     void (*run[MAX_TESTS])(void);
     struct CMUnitTest test[MAX_TESTS];
@@ -148,21 +147,22 @@ static void add_test(struct suite *s, const char *name, void (*run)(void))
     s->n_test++;
 }
 
-/* A file's heads come one after another, before main. */
+/* A file's heads come one after another, before main; those of a file of the same name that it
+ * includes are of its suite. */
 void unit_add(enum unit_part part, const char *file, const char *name, void (*run)(void))
 {
     struct suite *s = n_suite > 0 ? &suites[n_suite - 1] : NULL;
+    const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
+    char suite[sizeof s->name];
     size_t n;
 
-    if (!s || strcmp(s->file, file) != 0) {
-        const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
-
+    base += strncmp(base, "test_", 5) == 0 ? 5 : 0;
+    snprintf(suite, sizeof suite, "%.*s", (int)strcspn(base, "."), base);
+    if (!s || strcmp(s->name, suite) != 0) {
         if (n_suite == MAX_SUITES)
             abort();
         s = &suites[n_suite++];
-        s->file = file;
-        base += strncmp(base, "test_", 5) == 0 ? 5 : 0;
-        snprintf(s->name, sizeof s->name, "%.*s", (int)strcspn(base, "."), base);
+        memcpy(s->name, suite, sizeof suite);
     }
     if (part < UNIT_TEST) {
         s->fixture[part] = run;
