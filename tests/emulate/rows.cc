@@ -40,15 +40,6 @@ bool cuda_fail(struct device *dev, int code, const char *fmt, ...)
 bool cuda_launched(struct device *dev, const char *) { return dev->err.code == 0; }
 cudaStream_t cuda_stream_of(struct device *, enum op_stream) { return NULL; }
 
-void *cuda_work(struct device *dev, const char *op, uint64_t bytes)
-{
-    if (bytes <= dev->work_bytes)
-        return dev->work;
-    cuda_fail(dev, CKPT_ESTATE, "%s: workspace has %llu bytes, %llu are needed", op,
-              (unsigned long long)dev->work_bytes, (unsigned long long)bytes);
-    return NULL;
-}
-
 /* The GPU that stands for a device while a row runs. */
 struct as_gpu {
     struct device *dev;

@@ -69,7 +69,14 @@ bool cuda_launched(struct device *dev, const char *op);
  * is too small (our bug).  An op that needs several arrays makes one call and divides the result
  * itself.
  */
-void *cuda_work(struct device *dev, const char *op, uint64_t bytes);
+static inline void *cuda_work(struct device *dev, const char *op, uint64_t bytes)
+{
+    if (bytes <= dev->work_bytes)
+        return dev->work;
+    cuda_fail(dev, CKPT_ESTATE, "%s: workspace has %llu bytes, %llu are needed", op,
+              (unsigned long long)dev->work_bytes, (unsigned long long)bytes);
+    return NULL;
+}
 
 /* Bytes rounded up to the alignment of a workspace's parts. */
 static inline uint64_t cuda_align(uint64_t bytes) { return (bytes + 255) / 256 * 256; }

@@ -79,15 +79,6 @@ bool cuda_launched(struct device *dev, const char *op)
     return cuda_ok(dev, op, cudaGetLastError());
 }
 
-void *cuda_work(struct device *dev, const char *op, uint64_t bytes)
-{
-    if (bytes <= dev->work_bytes)
-        return dev->work;
-    cuda_fail(dev, CKPT_ESTATE, "%s: workspace has %llu bytes, %llu are needed", op,
-              (unsigned long long)dev->work_bytes, (unsigned long long)bytes);
-    return NULL;
-}
-
 /* The size of each allocation, kept on the host: cudaFree does not return it. */
 struct block {
     struct block *next;
