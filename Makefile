@@ -24,6 +24,8 @@ PACKAGES := gcc make pkg-config git git-lfs ca-certificates g++ libjansson-dev l
             libutf8proc-dev libpcre2-dev libopenblas-dev libxxhash-dev libarchive-dev libcurl4-openssl-dev \
             libgit2-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev libopenmpi-dev openmpi-bin libgloo-dev libcmocka-dev mandoc wordnet-base openssh-client openssh-server curl \
             docker-registry skopeo apache2-utils rclone python3 time
+# Not in all of their versions: a browser, in which tests open pages.
+OFFERED  := chromium-headless-shell
 
 PC_CKPT  := jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec yaml-0.1
 PC       = $(shell pkg-config $(1) $(2) 2>/dev/null)
@@ -208,15 +210,19 @@ check: all $(UNITS)                                 ## unit and golden tests, a 
 	@tests/run.sh $(MODE):units
 
 deps:                                               ## install what is missing (Debian, Ubuntu)
-	@missing=$$(for p in $(PACKAGES); do \
-	    dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q ' ok installed' || echo $$p; done); \
+	@lacks() { for p; do \
+	    dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q ' ok installed' || echo $$p; done; }; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	get() { echo "installing:" $$*; \
+	    $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$* >/dev/null; }; \
+	missing=$$(lacks $(PACKAGES)); \
 	if [ -n "$$missing" ]; then \
 	    command -v apt-get >/dev/null || { echo "missing, and no apt-get to install them: $$missing" >&2; exit 1; }; \
-	    sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	    echo "installing:" $$missing; \
-	    $$sudo apt-get update -qq && \
-	    $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
-	fi
+	    $$sudo apt-get update -qq && get $$missing || exit 1; \
+	fi; \
+	for p in $$(lacks $(OFFERED)); do \
+	    if apt-cache show $$p >/dev/null 2>&1; then get $$p || echo "not installed: $$p"; fi; \
+	done
 
 # What was just installed decides how things are built, hence a make of its own.
 JOBS := -j$(shell nproc 2>/dev/null || echo 1)

@@ -69,6 +69,24 @@ t "is well-formed" well_formed "$T/page.html"
 t "fetches nothing" bash -c "! grep -qE '(src|href)=|url\\(|@import' $T/page.html"
 expect 73 "not over a file" ckpt-eval -q --prompt x --max-new-tokens 1 --html "$T/page.html" "$M"
 
+# Seven of the rows are right: four of the model, three of the base.
+draws() { ckpt-eval -q --device cpu --eval-file "$1" --generate 10 --min-new-tokens 16 --max-new-tokens 24 $draw --base "$T/base" "${@:2}" "$M" >/dev/null; }
+t "drawn beside the base" draws "$T/eval.jsonl" --predictions-out "$T/beside.jsonl" --in-order
+paste -d '\t' <(field prompt <"$T/beside.jsonl") <(field prediction <"$T/beside.jsonl") <(field base <"$T/beside.jsonl") |
+    awk -F '\t' '{ printf "{\"prompt\": %s, \"completion\": %s}\n", $1, NR <= 4 ? $2 : NR <= 7 ? $3 : "\"none\"" }' >"$T/judged.jsonl"
+t "a page of rows that one of them has right" draws "$T/judged.jsonl" --html "$T/judged.html"
+if [ -n "$browser" ]; then
+    for width in 420 1920; do t "fits into $width pixels" fits_window "$T/judged.html" $width; done
+    # shown DO - how many rows are seen after that.
+    shown() { asked "$T/judged.html" 1000 "($1, [...d.querySelectorAll('.row')].filter(r => w.getComputedStyle(r).display != 'none').length)"; }
+    sought() { shown "(b => { b.value = '$1'; b.oninput() })(d.querySelector('input[type=search]'))"; }
+    t "all rows are seen at first" [ "$(shown 0)" = 10 ]
+    t "those that the model has right" [ "$(shown "d.getElementById('better').click()")" = 4 ]
+    t "those that the base has" [ "$(shown "d.getElementById('worse').click()")" = 3 ]
+    t "those that have a word" [ "$(sought none)" = 3 ]
+    t "or none" [ "$(sought "no such word")" = 0 ]
+fi
+
 # A signal within the one step that reads a prompt of 60,000 tokens, which takes a minute: rows that were done stay.
 { echo '{"prompt": "a", "completion": "b"}'; awk 'BEGIN { printf "{\"prompt\": \""; for (i = 0; i < 40000; i++) printf "noun " i % 10 " "; print "\", \"completion\": \"b\"}" }'; } >"$T/deep.jsonl"
 ckpt-eval -q --device cpu --eval-file "$T/deep.jsonl" --generate 2 --max-new-tokens 1 --batch-size 1 --predictions-out "$T/deep" "$M" >/dev/null 2>"$T/.err" &

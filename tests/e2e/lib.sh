@@ -86,17 +86,19 @@ wait_for() { for _ in $(seq 200); do eval "$1" && return 0; sleep 0.05; done; re
 noise() { printf w; head -c $(($1 - 1)) /dev/urandom; }
 
 # -- pages in a browser; browser is empty where there is none ------------------------------------
-browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+browser=$(command -v chromium-headless-shell || command -v chromium || command -v chromium-browser || command -v google-chrome)
 # opened PAGE - the document that it is once its script has run.
 opened() { timeout 60 "$browser" --headless --no-sandbox --disable-gpu --allow-file-access-from-files --user-data-dir="$T/browser" --window-size=2000,1000 --dump-dom "file://$1" 2>/dev/null; }
-# fits_window PAGE WIDTH - nothing of it goes beyond a window of so many pixels.
-fits_window() {
+# asked PAGE WIDTH EXPRESSION - what it is of the page's document d and window w, in one of so many pixels.
+asked() {
     cat >"$T/frame.html" <<END
 <!DOCTYPE html><iframe id="f" src="$1" style="width:${2}px;height:900px;border:0"></iframe>
-<script>onload = () => { const d = document.getElementById('f').contentDocument.documentElement; document.body.textContent = 'beyond: ' + (d.scrollWidth - d.clientWidth) + '.'; };</script>
+<script>onload = () => { const w = document.getElementById('f').contentWindow, d = w.document; document.body.textContent = 'it is ' + ($3) + '.'; };</script>
 END
-    opened "$T/frame.html" | grep -qF 'beyond: 0.'
+    opened "$T/frame.html" | sed -n 's/.*it is \(.*\)\..*/\1/p'
 }
+# fits_window PAGE WIDTH - nothing of it goes beyond a window of so many pixels.
+fits_window() { [ "$(asked "$1" "$2" 'd.documentElement.scrollWidth - d.documentElement.clientWidth')" = 0 ]; }
 
 # -- models and runs; RUN is a folder of $T -----------------------------------------------------
 # score FILE MODEL... - the loss of evaluation; loss_of cuts it out of ckpt-eval's JSON.
