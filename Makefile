@@ -64,6 +64,7 @@ SUITES  := $(patsubst %/,%,$(wildcard tests/unit/*/)) tests/agree tests/fault $(
 UNITS   := $(addprefix $B/units/,$(notdir $(SUITES)))
 FUZZERS := $(patsubst tests/%.c,$B/%,$(wildcard tests/fuzz/fuzz_*.c))
 GPUTESTS := $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/test_*.c))
+GPUBENCH := $(addprefix $B/gpu/bench_,attention gpu ops products ring)
 CUDA_O  := $(patsubst %.cu,$B/%.o,$(sort $(shell find trainer/cuda -name '*.cu')))
 PLUGINS := $(if $(filter 1,$(MPI)),$(if $(wildcard trainer/comm/mpi.c),$B/libckpt_mpi.so)) \
            $(if $(filter 1,$(GLOO)),$B/libckpt_gloo.so) \
@@ -163,20 +164,17 @@ $B/trainer/cuda/%.o: trainer/cuda/%.cu Makefile
 $B/libckpt_cuda.so: $(CUDA_O) $B/libckpt/dtype.o $B/formats/bnb/codes.o
 	$(if $(V),,@echo LD $@)
 	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,defs,-z,relro,-z,now -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^ -lcublasLt -ldl
-$B/gpu/bench_gpu: $B/tests/perf/bench_gpu.o $B/tests/perf/gpu_watch.o $B/libtrain.a $B/libckpt.a
+$B/gpu/bench_gpu: $B/tests/perf/gpu_watch.o
+$B/gpu/bench_%: $B/tests/perf/bench_%.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
-	$(if $(V),,@echo LD $@)
-	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ $(LIBS_TRAIN)
+	$(call say,LD,$(@D))
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS_TRAIN)
 # In the plug-in's place; the second says that it is of another version.
 $B/gpu/fault_plugin.so $B/gpu/fault_plugin_other.so: tests/gpu/fault_plugin.c $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -shared -I. -D_GNU_SOURCE $(ALL_CFLAGS) $(if $(findstring other,$@),-DFAULT_VERSION=CUDA_PLUGIN_VERSION+1) -o $@ $^ $(LIBS_TRAIN)
 $B/gpu/test_%: $B/tests/gpu/test_%.o $B/tests/unit/driver.o $B/libtrain.a $B/libckpt.a
-	@mkdir -p $(@D)
-	$(call say,LD,$(@D))
-	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
-$B/gpu/%: $B/tests/gpu/%.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
 	$(call say,LD,$(@D))
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
@@ -251,7 +249,7 @@ CYCLES ?= 1000
 check-cycles: all                                   ## CYCLES stops of runs at random moments, each run to the end of an unbroken one
 	@CYCLES=$(CYCLES) SEED=$(SEED) BUILD=$B bash tests/e2e/62-cycles.sh
 
-gpu-tests: $(GPUTESTS) $B/gpu/fault_plugin.so $B/gpu/fault_plugin_other.so $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/bench_*.c)) $B/gpu/bench_gpu
+gpu-tests: $(GPUTESTS) $B/gpu/fault_plugin.so $B/gpu/fault_plugin_other.so $(GPUBENCH)
 
 check-gpu: all gpu-tests                            ## every operation, model and run on a GPU against the CPU
 	@tests/gpu/check.sh $B

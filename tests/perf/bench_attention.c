@@ -4,7 +4,7 @@
  * backward, recomputing not counted), and for generation bytes of the cache a second.  Random
  * bf16.
  */
-#include "tests/gpu/bench.h"
+#include "tests/perf/gpu_bench.h"
 
 #include <math.h>
 

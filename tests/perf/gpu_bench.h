@@ -1,10 +1,10 @@
 /*
- * bench - what the benchmarks of a GPU share: an open device, the arrays of a row, and timing.
+ * gpu_bench - what the benchmarks of a GPU share: an open device, the arrays of a row, and timing.
  *
  * Times are of the host's clock between two syncs around many calls.
  */
-#ifndef CKPT_TESTS_GPU_BENCH_H
-#define CKPT_TESTS_GPU_BENCH_H
+#ifndef CKPT_TESTS_PERF_GPU_BENCH_H
+#define CKPT_TESTS_PERF_GPU_BENCH_H
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  */
 #include <dlfcn.h>
 
-#include "tests/gpu/bench.h"
+#include "tests/perf/gpu_bench.h"
 #include "trainer/shard/ring.h"
 
 /* One way, bytes per second, as measured on the chip. */

@@ -5,7 +5,7 @@
  *
  * Each call takes the next of several sets of arrays, together larger than the caches.
  */
-#include "tests/gpu/bench.h"
+#include "tests/perf/gpu_bench.h"
 
 /* The speed of a plain copy on an H200, bytes per second. */
 #define PEAK 4.1e12

@@ -6,7 +6,7 @@
  *
  * Data are normal numbers: a chip that multiplies zeros draws less power and runs faster.
  */
-#include "tests/gpu/bench.h"
+#include "tests/perf/gpu_bench.h"
 
 /* At least a fifth of a second of calls, after as much to warm up. */
 static void row(struct bench *b, const char *name, const char *what, double flops, bench_call *f,
