@@ -101,6 +101,9 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
                          "%s: a partial download: it has unfinished files and no weights", p->path);
     if (foreign_tell(p, err))
         return CKPT_EUNSUPPORTED;
+    if (p->packed && place_has(p, "version") && ckpt_dir_has(p->dir, "data/0"))
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: a torch archive without data.pkl, which says what "
+                         "its tensors are", p->path);
     if (place_has(p, "adapter_config.json"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: adapter_config.json, but no adapter_model",
                          p->path);
@@ -114,8 +117,8 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: " METRICS_LOG_NAME " is the log of a run that "
                        "has saved no checkpoint", p->path);
     else
-        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no checkpoint is recognised in this directory",
-                       p->path);
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no checkpoint is recognised in this %s",
+                       p->path, p->packed ? "archive" : "directory");
     hint_folder(p, "checkpoint-[0-9]*", err);
     if (!err->hint[0])
         hint_folder(p, "snapshots", err);
