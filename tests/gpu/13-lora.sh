@@ -35,6 +35,7 @@ tells plain 0.003
 tells magnitude 0.003 --use-dora
 [ "$GPU" = cpu ] || tells 8-bit 0.005 --lora-dropout 0.1 --fp8
 tells recomputed 0.003 --lora-dropout 0.1 --recompute full
+t "the loss of its adapter in bf16" near "$(loss_of --dtype bfloat16 "$T/dropout/checkpoint-8")" "$(loss_of "$T/dropout/checkpoint-8")" 0.003
 t "merged" ckpt-merge -q -o "$T/merged" "$T/dropout"
 t "the loss of the merged model" near "$(run_loss dropout)" "$(loss_of "$T/merged")" 0.005
 t "of the merged model in bf16" near "$(run_loss dropout)" "$(loss_of --dtype bfloat16 "$T/merged")" 0.005
