@@ -286,41 +286,48 @@ static int lex_tag(struct lexer *l)
     return broken(l, "a tag without end");
 }
 
-/* Lex "{% raw %}...{% endraw %}", from "{%": its inside is text. */
-static int lex_raw(struct lexer *l, bool *taken)
+/* The end of a tag at `at` that holds only this word; 0: it is no such tag.  sign: before "%}". */
+static size_t word_tag(const struct lexer *l, size_t at, const char *word, char *sign)
 {
-    size_t at = l->i + 2, from, end;
-    int rc;
-
-    *taken = false;
-    at += at < l->n && l->s[at] == '-';
+    if (!is_at(l, at, "{%"))
+        return 0;
+    at += 2;
+    at += at < l->n && (l->s[at] == '-' || l->s[at] == '+');
     while (at < l->n && is_space(l->s[at]))
         at++;
-    if (!is_at(l, at, "raw") || is_word(at + 3 < l->n ? l->s[at + 3] : '\0'))
+    if (!is_at(l, at, word))
         return 0;
-    while (at < l->n && !is_at(l, at, "%}"))
+    at += strlen(word);
+    while (at < l->n && is_space(l->s[at]))
         at++;
-    from = at + 2 > l->n ? l->n : at + 2;
-    from += from < l->n && l->s[from] == '\n';
-    for (end = from; end < l->n; end++) {
-        at = end + 2;
-        if (!is_at(l, end, "{%"))
-            continue;
-        while (at < l->n && (is_space(l->s[at]) || l->s[at] == '-'))
-            at++;
-        if (is_at(l, at, "endraw"))
-            break;
-    }
-    if (end >= l->n)
+    *sign = at < l->n ? l->s[at] : '\0';
+    at += *sign == '-' || *sign == '+';
+    return is_at(l, at, "%}") ? at + 2 : 0;
+}
+
+/* Lex "{% raw %}...{% endraw %}", from "{%": its inside is text.  trim_blocks leaves the line's end
+ * after the first tag. */
+static int lex_raw(struct lexer *l, bool *taken)
+{
+    char sign = '\0';
+    size_t from = word_tag(l, l->i, "raw", &sign), end = from, after = 0;
+    int rc;
+
+    *taken = from > 0 && sign != '+';
+    if (!*taken)
+        return 0;
+    count_lines(l, l->i, from);
+    l->i = from;
+    end_tag(l, sign == '-', true, false);
+    while (end < l->n && !(after = word_tag(l, end, "endraw", &sign)))
+        end++;
+    if (!after)
         return broken(l, "raw without endraw");
-    if (end > from && (rc = add(l, TOK_TEXT, l->s + from, end - from)) != 0)
+    if ((rc = add_text(l, end)) != 0)
         return rc;
-    while (at < l->n && !is_at(l, at, "%}"))
-        at++;
-    count_lines(l, l->i, at < l->n ? at : l->n);
-    l->i = at + 2 > l->n ? l->n : at + 2;
-    end_tag(l, false, false, false);
-    *taken = true;
+    count_lines(l, l->i, after);
+    l->i = after;
+    end_tag(l, sign == '-', sign == '+', false);
     return 0;
 }
 

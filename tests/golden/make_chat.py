@@ -304,7 +304,7 @@ a {%- if true %} b {%- endif -%} c {{- ' d ' -}} e {#- comment -#} f {%+ if true
     {# gone #}
     {{ 'kept' }}
 '''.strip("\n").split("\n")
-FEATURES = FEATURES[:-6] + ["\n".join(FEATURES[-6:]), "one\r\ntwo\n", "{% for i in [1] %}\n{{ i }}\n{% endfor %}\n\nend\n\n", "", "plain", "{{ {'a': {'b': 1}}['a']['b'] }}}"]
+FEATURES = FEATURES[:-6] + ["\n".join(FEATURES[-6:]), "a{% raw %}\n  {{ x }}\n  {% endraw %}\nb\n  {% raw -%}  \n {{ y }} {%- endraw %}  c\n {%- raw %} d {% endraw -%} \n e{%raw%}{% if %}{%endraw%}{%+ raw %} f\n   {%+ endraw +%}\ng", "one\r\ntwo\n", "{% for i in [1] %}\n{{ i }}\n{% endfor %}\n\nend\n\n", "", "plain", "{{ {'a': {'b': 1}}['a']['b'] }}}"]
 
 
 def case(name, template, variables):
