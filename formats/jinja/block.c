@@ -63,7 +63,7 @@ static int32_t parse_targets(struct parser *p)
     return first;
 }
 
-static int32_t parse_if(struct parser *p)
+static int32_t parse_branches(struct parser *p)
 {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
     int32_t n = jp_new(p, N_IF), condition = jp_expr(p), then = -1, otherwise = -1;
@@ -76,7 +76,7 @@ static int32_t parse_if(struct parser *p)
     if (!jp_enter(p))
         return -1;
     if (jp_accept(p, TOK_NAME, "elif")) {
-        otherwise = parse_if(p);
+        otherwise = parse_branches(p);
     } else if (jp_accept(p, TOK_NAME, "else")) {
         parse_inside(p, "endif", &otherwise);
     } else {
@@ -88,6 +88,19 @@ static int32_t parse_if(struct parser *p)
     jp_at(p, n)->a = condition;
     jp_at(p, n)->b = then;
     jp_at(p, n)->c = otherwise;
+    return n;
+}
+
+/* As in jinja, a filter or test that is unknown is an error where it is used, not where it stands:
+ * templates ask first what the renderer has. */
+static int32_t parse_if(struct parser *p)
+{
+    bool before = p->soft;
+    int32_t n;
+
+    p->soft = true;
+    n = parse_branches(p);
+    p->soft = before;
     return n;
 }
 

@@ -52,6 +52,34 @@ struct jv jinja_arg(const struct args *args, size_t i, const char *name, struct 
     return i < args->n ? args->item[i] : v ? *v : fallback;
 }
 
+/* "*v" among arguments. */
+static void append_all(struct run *r, struct jv_list *list, const struct jv *v)
+{
+    struct jv_list *items;
+
+    if (r->rc || jv_items(r, v, &items))
+        return;
+    for (size_t i = 0; i < items->n && !r->rc; i++) {
+        jv_work(r, 0);
+        jv_append(r, list, items->item[i]);
+    }
+}
+
+/* "**v" among arguments. */
+static void put_all(struct run *r, struct jv_map *named, const struct jv *v)
+{
+    if (!r->rc && v->kind != V_MAP)
+        jinja_fail(r, CKPT_EFORMAT, "%s after **, where a mapping is wanted", jv_type(v));
+    for (size_t i = 0; !r->rc && i < v->map->n; i++) {
+        const struct jv_pair *pair = &v->map->pair[i];
+
+        if (pair->key.kind != V_STRING)
+            jinja_fail(r, CKPT_EFORMAT, "%s as an argument's name", jv_type(&pair->key));
+        else
+            jv_put(r, named, pair->key, pair->value);
+    }
+}
+
 int jinja_args_of(struct run *r, int32_t first, struct args *args)
 {
     struct jv list = jv_list_new(r, 0);
@@ -63,14 +91,18 @@ int jinja_args_of(struct run *r, int32_t first, struct args *args)
         const struct node *n = node_at(r, i);
         struct jv v = jinja_eval(r, n->a);
 
-        if (n->kind != N_KEYWORD) {
+        if (n->kind == N_STAR) {
+            append_all(r, list.list, &v);
+        } else if (n->kind != N_KEYWORD && n->kind != N_STARS) {
             jv_append(r, list.list, v);
-            continue;
+        } else {
+            if (!args->named)
+                args->named = jv_map_new(r).map;
+            if (args->named && n->kind == N_STARS)
+                put_all(r, args->named, &v);
+            else if (args->named)
+                jv_put(r, args->named, jv_str(n->name, n->n_name), v);
         }
-        if (!args->named)
-            args->named = jv_map_new(r).map;
-        if (args->named)
-            jv_put(r, args->named, jv_str(n->name, n->n_name), v);
     }
     args->item = list.list->item;
     args->n = list.list->n;
@@ -212,11 +244,15 @@ struct jv jinja_attr(struct run *r, const struct jv *v, const char *name, size_t
         *self = *v;
         return (struct jv){.kind = V_METHOD, .method = {self, name}};
     }
+    if (v->is_group && n == 7 && memcmp(name, "grouper", n) == 0)
+        return v->list->item[0];
+    if (v->is_group && n == 4 && memcmp(name, "list", n) == 0)
+        return v->list->item[1];
     found = v->kind == V_MAP ? jv_get(r, v->map, name, n) : NULL;
     return found ? *found : out;
 }
 
-static struct jv item_of(struct run *r, const struct jv *v, const struct jv *key)
+struct jv jinja_item(struct run *r, const struct jv *v, const struct jv *key)
 {
     struct jv none = {.kind = V_UNDEFINED, .str = {"an item", 7}};
     const struct jv *found;
@@ -270,6 +306,8 @@ static struct jv slice_of(struct run *r, const struct node *node)
     struct jv_list *items;
     struct ckpt_buf b;
 
+    if (!r->rc && step != 0 && v.kind != V_LIST && v.kind != V_STRING && v.kind != V_UNDEFINED)
+        return (struct jv){.kind = V_UNDEFINED, .str = {"an item", 7}};
     if (r->rc || step == 0 || (v.kind != V_LIST && v.kind != V_STRING)) {
         jinja_fail(r, CKPT_EFORMAT, "a slice of %s with step %" PRId64, jv_type(&v), step);
         return none;
@@ -355,7 +393,7 @@ static struct jv eval_node(struct run *r, const struct node *node)
     case N_NOT:  return jv_bool(!jv_true(&v));
     case N_ITEM:
         key = jinja_eval(r, node->b);
-        return r->rc ? key : item_of(r, &v, &key);
+        return r->rc ? key : jinja_item(r, &v, &key);
     case N_AND:  return jv_true(&v) ? jinja_eval(r, node->b) : v;
     case N_OR:   return jv_true(&v) ? v : jinja_eval(r, node->b);
     case N_COND:

@@ -12,7 +12,7 @@ enum filter {
     F_LIST, F_ITEMS, F_MAP, F_SELECTATTR, F_REJECTATTR, F_SELECT, F_REJECT, F_STRING, F_INT,
     F_FLOAT, F_SAFE, F_CAPITALIZE, F_TITLE, F_INDENT, F_SORT, F_UNIQUE, F_DICTSORT,
     F_REVERSE, F_MIN, F_MAX,
-    F_SUM, F_ABS, F_ROUND, F_ESCAPE
+    F_SUM, F_ABS, F_ROUND, F_ESCAPE, F_BATCH, F_SLICE, F_GROUPBY, F_WORDCOUNT, F_FORMAT
 };
 
 static const struct { const char *name; enum filter filter; } filters[] = {
@@ -25,7 +25,8 @@ static const struct { const char *name; enum filter filter; } filters[] = {
     {"capitalize", F_CAPITALIZE}, {"title", F_TITLE}, {"indent", F_INDENT}, {"sort", F_SORT},
     {"unique", F_UNIQUE}, {"dictsort", F_DICTSORT}, {"reverse", F_REVERSE}, {"min", F_MIN},
     {"max", F_MAX}, {"sum", F_SUM}, {"abs", F_ABS}, {"round", F_ROUND}, {"escape", F_ESCAPE},
-    {"e", F_ESCAPE},
+    {"e", F_ESCAPE}, {"batch", F_BATCH}, {"slice", F_SLICE}, {"groupby", F_GROUPBY},
+    {"wordcount", F_WORDCOUNT}, {"format", F_FORMAT},
 };
 
 static int find_filter(const char *name)
@@ -98,26 +99,36 @@ static struct jv length_of(struct run *r, const struct jv *v)
     return jv_int(0);
 }
 
-/* Look up "a.b" or "0" in v; undefined if absent. */
+/* One part of a path: an index, else an item of that name, else an attribute. */
+static struct jv step_of(struct run *r, struct jv v, const char *s, size_t n)
+{
+    const struct jv *found;
+    int64_t i = 0;
+    size_t at = 0;
+
+    while (at < n && at < 18 && s[at] >= '0' && s[at] <= '9')
+        i = 10 * i + s[at++] - '0';
+    if (n > 0 && at == n) {
+        struct jv key = jv_int(i);
+
+        return jinja_item(r, &v, &key);
+    }
+    found = v.kind == V_MAP ? jv_get(r, v.map, s, n) : NULL;
+    return found ? *found : jinja_attr(r, &v, s, n);
+}
+
+/* Look up "a.b" or 0 in v; undefined if absent. */
 static struct jv path_of(struct run *r, struct jv v, const struct jv *path)
 {
     const char *s = path->kind == V_STRING ? path->str.s : "", *end;
     size_t n = path->kind == V_STRING ? path->str.n : 0;
 
     if (path->kind == V_INT)
-        return v.kind == V_LIST && path->i >= 0 && (size_t)path->i < v.list->n
-                   ? v.list->item[path->i] : (struct jv){.kind = V_UNDEFINED, .str = {"", 0}};
+        return jinja_item(r, &v, path);
     for (const char *last = s + n; s <= last && n > 0 && !r->rc; s = end + 1) {
-        const struct jv *found;
-
         for (end = s; end < last && *end != '.'; end++)
             ;
-        found = v.kind == V_MAP ? jv_get(r, v.map, s, (size_t)(end - s)) : NULL;
-        if (v.kind == V_UNDEFINED)
-            v = jinja_attr(r, &v, "", 0);
-        else
-            v = found ? *found
-                      : (struct jv){.kind = V_UNDEFINED, .str = {s, (size_t)(end - s)}};
+        v = step_of(r, v, s, (size_t)(end - s));
     }
     return v;
 }
@@ -303,6 +314,46 @@ static struct jv arrange(struct run *r, enum filter filter, const struct jv_list
     return out.list->n ? out.list->item[0] : (struct jv){.kind = V_UNDEFINED, .str = {"", 0}};
 }
 
+/* groupby(attribute, default, case_sensitive): tuples of a key, as the first item has it, and the
+ * items; by rising key. */
+static struct jv group_by(struct run *r, const struct jv_list *items, const struct args *args)
+{
+    struct jv none = jv_none(), path = jinja_arg(args, 0, "attribute", none),
+                 fallback = jinja_arg(args, 1, "default", none),
+                 cased = jinja_arg(args, 2, "case_sensitive", jv_bool(false)),
+                 out = jv_list_new(r, 0), own = jv_list_new(r, items->n),
+                 keys = jv_list_new(r, items->n), order = jv_list_new(r, items->n);
+
+    for (size_t i = 0; i < items->n && !r->rc; i++) {
+        struct jv key = path_of(r, items->item[i], &path);
+
+        if (key.kind == V_UNDEFINED && fallback.kind != V_NONE)
+            key = fallback;
+        jv_append(r, own.list, key);
+        jv_append(r, order.list, jv_int((int64_t)i));
+        if (key.kind == V_STRING && !jv_true(&cased))
+            key = jinja_case(r, key, 'l');
+        jv_append(r, keys.list, key);
+    }
+    if (!r->rc)
+        sort(r, order.list->item, keys.list->item, items->n, false);
+    for (size_t i = 0; i < items->n && !r->rc; i++) {
+        const size_t from = (size_t)order.list->item[i].i;
+        struct jv group;
+
+        if (i == 0 || !jv_equal(r, &keys.list->item[i - 1], &keys.list->item[i])) {
+            group = jv_list_new(r, 2);
+            group.is_tuple = group.is_group = true;
+            if (r->rc || jv_append(r, group.list, own.list->item[from]) ||
+                jv_append(r, group.list, jv_list_new(r, 0)) || jv_append(r, out.list, group))
+                break;
+        }
+        group = out.list->item[out.list->n - 1];
+        jv_append(r, group.list->item[1].list, items->item[from]);
+    }
+    return out;
+}
+
 static struct jv sum(struct run *r, const struct jv_list *items, const struct args *args)
 {
     struct jv none = {0}, attribute = jinja_arg(args, 0, "attribute", none),
@@ -314,7 +365,7 @@ static struct jv sum(struct run *r, const struct jv_list *items, const struct ar
     return out;
 }
 
-static struct jv escape(struct run *r, struct jv v)
+struct jv jinja_escape(struct run *r, struct jv v)
 {
     static const char from[] = "&<>'\"", *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     struct ckpt_buf b;
@@ -328,7 +379,9 @@ static struct jv escape(struct run *r, struct jv v)
         else
             ckpt_buf_put_u8(&b, (uint8_t)v.str.s[i]);
     }
-    return jv_of_buf(r, &b);
+    v = jv_of_buf(r, &b);
+    v.is_safe = true;
+    return v;
 }
 
 /* By the digits of the decimal value, as Python's round; "floor" and "ceil" scale, as jinja2. */
@@ -368,6 +421,10 @@ static struct jv over_items(struct run *r, enum filter filter, const struct jv *
     struct jv undefined = {.kind = V_UNDEFINED, .str = {"an item", 7}}, out;
     struct jv_list *items;
 
+    /* jinja2 does not go through a value that is false, such as none. */
+    if (!jv_true(v) && (filter == F_MAP || filter == F_SELECT || filter == F_REJECT ||
+                        filter == F_SELECTATTR || filter == F_REJECTATTR))
+        return jv_list_new(r, 0);
     if (jv_items(r, v, &items))
         return undefined;
     switch (filter) {
@@ -392,6 +449,9 @@ static struct jv over_items(struct run *r, enum filter filter, const struct jv *
     case F_SELECT:
     case F_REJECT:     return select_items(r, items, args, false, filter == F_SELECT);
     case F_SUM:   return sum(r, items, args);
+    case F_BATCH: return jinja_batch(r, items, args);
+    case F_SLICE: return jinja_slice(r, items, args);
+    case F_GROUPBY: return group_by(r, items, args);
     default:      return arrange(r, filter, items, args);
     }
 }
@@ -401,6 +461,8 @@ struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struc
     struct jv none = jv_none(), a = jinja_arg(args, 0, "", none), b;
     int filter = find_filter(name);
 
+    if (filter < 0)
+        jinja_fail(r, CKPT_EUNSUPPORTED, "no filter \"%s\"", name);
     jv_work(r, v.kind == V_STRING ? v.str.n : 0);
     if (r->rc)
         return v;
@@ -409,7 +471,10 @@ struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struc
     case F_LENGTH:  return length_of(r, &v);
     case F_INT:
     case F_FLOAT:   return to_number(&v, args, filter == F_INT);
-    case F_SAFE:    return as_string(r, &v);
+    case F_SAFE:
+        v = as_string(r, &v);
+        v.is_safe = true;
+        return v;
     case F_ROUND:   return round_to(r, &v, args);
     case F_ABS:     return v.kind == V_BOOL ? jv_int(v.b)
                            : v.kind == V_INT && v.i < 0 && v.i > INT64_MIN ? jv_int(-v.i)
@@ -434,7 +499,7 @@ struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struc
         return over_items(r, F_REVERSE, &v, args);
     case F_JOIN: case F_FIRST: case F_LAST: case F_LIST: case F_MAP: case F_SELECTATTR:
     case F_REJECTATTR: case F_SELECT: case F_REJECT: case F_SORT: case F_UNIQUE: case F_MIN:
-    case F_MAX: case F_SUM:
+    case F_MAX: case F_SUM: case F_BATCH: case F_SLICE: case F_GROUPBY:
         return over_items(r, (enum filter)filter, &v, args);
     default:
         break;
@@ -449,7 +514,9 @@ struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struc
     case F_CAPITALIZE: return jinja_case(r, v, 'c');
     case F_TITLE:      return jinja_case(r, v, 'w');
     case F_INDENT:     return indent(r, v, args);
-    case F_ESCAPE:     return escape(r, v);
+    case F_ESCAPE:     return v.is_safe ? v : jinja_escape(r, v);
+    case F_WORDCOUNT:  return jinja_word_count(&v);
+    case F_FORMAT:     return jinja_percent(r, v, args);
     case F_REPLACE:
         b = jinja_arg(args, 1, "new", none);
         none = jinja_arg(args, 2, "count", none);

@@ -4,9 +4,9 @@
  * Jinja 3.1 as transformers' apply_chat_template runs it: trim_blocks, lstrip_blocks, loop
  * controls, the generation tag, an immutable sandbox, tojson without HTML escapes.  It implements
  * the part of the language that published chat templates use; anything else is refused by name
- * and line when the template is parsed.  A template cannot reach a file, a process or other
- * memory: values are copies that are freed after rendering, and depth, steps, memory and output
- * are limited.
+ * and line when the template is parsed, except filters and tests in branches, when they are used.
+ * A template cannot reach a file, a process or other memory: values are copies that are freed
+ * after rendering, and depth, steps, memory and output are limited.
  *
  * Source: jinja2 3.1 (lexer.py, parser.py, runtime.py, filters.py, tests.py) for behaviour,
  * transformers 5.17 utils/chat_template_utils.py for the environment.

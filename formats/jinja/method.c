@@ -10,7 +10,7 @@
 enum method {
     M_STRIP, M_LSTRIP, M_RSTRIP, M_SPLIT, M_RSPLIT, M_SPLITLINES, M_STARTSWITH, M_ENDSWITH, M_UPPER,
     M_LOWER, M_CAPITALIZE, M_TITLE, M_REPLACE, M_FIND, M_RFIND, M_COUNT, M_REMOVEPREFIX,
-    M_REMOVESUFFIX, M_JOIN, M_ISDIGIT, M_GET, M_ITEMS, M_KEYS, M_VALUES
+    M_REMOVESUFFIX, M_JOIN, M_ISDIGIT, M_FORMAT, M_GET, M_ITEMS, M_KEYS, M_VALUES
 };
 
 static const struct { const char *name; enum method method; enum jv_kind of; } methods[] = {
@@ -22,7 +22,8 @@ static const struct { const char *name; enum method method; enum jv_kind of; } m
     {"replace", M_REPLACE, V_STRING}, {"find", M_FIND, V_STRING}, {"rfind", M_RFIND, V_STRING},
     {"count", M_COUNT, V_STRING}, {"removeprefix", M_REMOVEPREFIX, V_STRING},
     {"removesuffix", M_REMOVESUFFIX, V_STRING}, {"join", M_JOIN, V_STRING},
-    {"isdigit", M_ISDIGIT, V_STRING}, {"get", M_GET, V_MAP}, {"items", M_ITEMS, V_MAP},
+    {"isdigit", M_ISDIGIT, V_STRING}, {"format", M_FORMAT, V_STRING},
+    {"get", M_GET, V_MAP}, {"items", M_ITEMS, V_MAP},
     {"keys", M_KEYS, V_MAP}, {"values", M_VALUES, V_MAP},
 };
 
@@ -64,7 +65,9 @@ struct jv jinja_strip(struct jv v, const struct jv *chars, bool left, bool right
             break;
         end = last;
     }
-    return jv_str(s + from, end - from);
+    v.str.s = s + from;
+    v.str.n = end - from;
+    return v;
 }
 
 /* Split at runs of white space. */
@@ -331,6 +334,7 @@ static struct jv string_method(struct run *r, int method, struct jv v, const str
                    ? jv_str(v.str.s, v.str.n - a.str.n) : v;
     case M_JOIN:
         return jv_items(r, &a, &items) ? none : jinja_join(r, items, &v);
+    case M_FORMAT:     return jinja_format(r, v, args);
     default:           return jv_bool(is_digits(&v));
     }
 }
@@ -368,6 +372,8 @@ struct jv jinja_method(struct run *r, const struct jv *self, const char *name,
     struct jv key = jinja_arg(args, 0, "key", jv_none());
     const struct jv *found;
 
+    if (method < 0)
+        return jinja_loop_method(r, self, name, args);
     if (self->kind == V_STRING)
         return string_method(r, method, *self, args);
     if (method != M_GET)

@@ -55,7 +55,7 @@ static struct jv number_op(struct run *r, char op, const struct jv *a, const str
     if (op == 'p') {
         double z = pow(x, y);
 
-        return a->kind == V_INT && b->kind == V_INT && b->i >= 0 && fabs(z) < 9e15
+        return a->kind != V_FLOAT && b->kind != V_FLOAT && y >= 0 && fabs(z) < 9e15
                    ? jv_int((int64_t)z) : real(z);
     }
     if (op != 'd' && a->kind != V_FLOAT && b->kind != V_FLOAT)
@@ -67,6 +67,8 @@ static struct jv number_op(struct run *r, char op, const struct jv *a, const str
     return real(op == '+' ? x + y : op == '-' ? x - y : op == '*' ? x * y : op == 'd' ? x / y
                 : op == '/' ? floor(x / y) : x - y * floor(x / y));
 }
+
+static bool is_whole(const struct jv *v) { return v->kind == V_INT || v->kind == V_BOOL; }
 
 static struct jv join_two(struct run *r, const struct jv *a, const struct jv *b)
 {
@@ -98,6 +100,7 @@ static struct jv repeat(struct run *r, const struct jv *v, int64_t n)
     for (int64_t i = 0; v->list->n && i < n && !r->rc; i++)
         for (size_t k = 0; k < v->list->n && !r->rc; k++)
             jv_append(r, out.list, v->list->item[k]);
+    out.is_tuple = v->is_tuple;
     return out;
 }
 
@@ -124,8 +127,16 @@ static struct jv add(struct run *r, const struct jv *a, const struct jv *b)
 {
     struct jv out;
 
-    if (a->kind == V_STRING && b->kind == V_STRING)
-        return join_two(r, a, b);
+    /* What the filter safe marks escapes the other string, as markupsafe's Markup does. */
+    if (a->kind == V_STRING && b->kind == V_STRING) {
+        bool safe = a->is_safe || b->is_safe;
+        struct jv left = safe && !a->is_safe ? jinja_escape(r, *a) : *a,
+                  right = safe && !b->is_safe ? jinja_escape(r, *b) : *b;
+
+        out = r->rc ? jv_none() : join_two(r, &left, &right);
+        out.is_safe = safe;
+        return out;
+    }
     if (a->kind != V_LIST || b->kind != V_LIST)
         return no_op(r, "+", a, b);
     out = jv_list_new(r, 0);
@@ -163,10 +174,19 @@ struct jv jinja_op(struct run *r, const char *op, struct jv a, struct jv b)
         return number_op(r, sign, &a, &b);
     if (sign == '+')
         return add(r, &a, &b);
-    if (sign == '*' && (a.kind == V_STRING || a.kind == V_LIST) && b.kind == V_INT)
-        return repeat(r, &a, b.i);
-    if (sign == '*' && (b.kind == V_STRING || b.kind == V_LIST) && a.kind == V_INT)
-        return repeat(r, &b, a.i);
+    if (sign == '*' && (a.kind == V_STRING || a.kind == V_LIST) && is_whole(&b))
+        return repeat(r, &a, b.kind == V_INT ? b.i : b.b);
+    if (sign == '*' && (b.kind == V_STRING || b.kind == V_LIST) && is_whole(&a))
+        return repeat(r, &b, a.kind == V_INT ? a.i : a.b);
+    if (sign == '%' && a.kind == V_STRING) {
+        struct args args = {.item = &b, .n = 1};
+
+        if (b.kind == V_LIST && b.is_tuple)
+            args = (struct args){.item = b.list->item, .n = b.list->n};
+        else if (b.kind == V_MAP)
+            args = (struct args){.named = b.map};
+        return jinja_percent(r, a, &args);
+    }
     return no_op(r, op, &a, &b);
 }
 
@@ -215,15 +235,16 @@ static bool is_cased(const struct jv *v, char from, char to, char not_from, char
 static bool is_integer_test(struct run *r, enum test test, const struct jv *v,
                             const struct jv *by)
 {
-    int64_t n = test == T_DIVISIBLE ? (by->kind == V_INT ? by->i : 0) : 2;
+    int64_t n = test == T_DIVISIBLE ? (by->kind == V_INT ? by->i : 0) : 2,
+            i = v->kind == V_INT ? v->i : v->b;
 
-    if (v->kind != V_INT || n == 0 || n == -1) {
-        if (v->kind == V_INT && n == -1)
+    if (!is_whole(v) || n == 0 || n == -1) {
+        if (is_whole(v) && n == -1)
             return true;
         jinja_fail(r, CKPT_EFORMAT, "%s is no integer to be divided", jv_type(v));
         return false;
     }
-    return test == T_ODD ? v->i % n != 0 : v->i % n == 0;
+    return test == T_ODD ? i % n != 0 : i % n == 0;
 }
 
 bool jinja_test(struct run *r, const char *name, const struct jv *v, const struct args *args)
@@ -231,6 +252,8 @@ bool jinja_test(struct run *r, const char *name, const struct jv *v, const struc
     struct jv a = jinja_arg(args, 0, "", jv_none());
     int test = find_test(name);
 
+    if (test < 0)
+        jinja_fail(r, CKPT_EUNSUPPORTED, "no test \"%s\"", name);
     switch (test) {
     case T_DEFINED:   return v->kind != V_UNDEFINED;
     case T_UNDEFINED: return v->kind == V_UNDEFINED;

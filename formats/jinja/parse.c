@@ -146,7 +146,16 @@ int32_t jp_args(struct parser *p)
             return -1;
         if (jp_accept(p, TOK_OP, ")"))
             break;
-        if (jp_now(p)->kind == TOK_NAME && jp_is(&p->token[p->i + 1], TOK_OP, "=")) {
+        if (jp_is(jp_now(p), TOK_OP, "*") || jp_is(jp_now(p), TOK_OP, "**")) {
+            int32_t n = jp_new(p, jp_now(p)->n == 1 ? N_STAR : N_STARS);
+
+            p->i++;
+            value = jp_expr(p);
+            if (p->rc)
+                return -1;
+            jp_at(p, n)->a = value;
+            jp_chain(p, &first, &last, n);
+        } else if (jp_now(p)->kind == TOK_NAME && jp_is(&p->token[p->i + 1], TOK_OP, "=")) {
             int32_t n = jp_new(p, N_KEYWORD);
 
             if (!jp_name(p, n, jp_now(p)))
@@ -310,6 +319,16 @@ static int32_t parse_subscript(struct parser *p, int32_t n)
     return made;
 }
 
+/* Whether this place is in a branch: of a statement, or of an "if" in the same tag. */
+static bool may_be_unused(const struct parser *p)
+{
+    const struct token *t = jp_now(p);
+
+    while (!p->soft && t->kind >= TOK_NAME && t->kind < TOK_END && !jp_is(t, TOK_NAME, "if"))
+        t++;
+    return p->soft || jp_is(t, TOK_NAME, "if");
+}
+
 int32_t jp_filter(struct parser *p, int32_t n)
 {
     const struct token *t = jp_now(p);
@@ -320,7 +339,7 @@ int32_t jp_filter(struct parser *p, int32_t n)
     made = jp_node(p, N_FILTER, n, -1, -1);
     if (!jp_name(p, made, t))
         return -1;
-    if (!jinja_knows_filter(jp_at(p, made)->name))
+    if (!jinja_knows_filter(jp_at(p, made)->name) && !may_be_unused(p))
         return jp_bad(p, CKPT_EUNSUPPORTED, "no filter", t->s, t->n);
     p->i++;
     if (jp_accept(p, TOK_OP, "(")) {
@@ -355,7 +374,7 @@ static int32_t parse_test(struct parser *p, int32_t n)
     made = jp_node(p, N_TEST, n, -1, -1);
     if (!jp_name(p, made, t))
         return -1;
-    if (!jinja_knows_test(jp_at(p, made)->name))
+    if (!jinja_knows_test(jp_at(p, made)->name) && !may_be_unused(p))
         return jp_bad(p, CKPT_EUNSUPPORTED, "no test", t->s, t->n);
     p->i++;
     if (jp_accept(p, TOK_OP, "("))
@@ -521,9 +540,13 @@ int32_t jp_expr(struct parser *p)
         return -1;
     n = jp_or(p);
     while (!p->rc && jp_accept(p, TOK_NAME, "if")) {
+        bool before = p->soft;
+
+        p->soft = true;
         condition = jp_or(p);
         otherwise = !p->rc && jp_accept(p, TOK_NAME, "else") ? jp_expr(p) : -1;
         n = jp_node(p, N_COND, condition, n, otherwise);
+        p->soft = before;
     }
     p->depth--;
     return n;

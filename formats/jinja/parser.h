@@ -9,6 +9,7 @@ struct parser {
     const struct token *token;
     size_t              i;
     int                 depth, loops;
+    bool                soft;           /* in a branch: a filter that is unknown fails when used */
     struct ckpt_err    *err;
     int                 rc;             /* code of the first failure, which ends parsing, or 0 */
 };

@@ -50,6 +50,8 @@ struct jv {
         struct { const struct jv *self; const char *name; } method;
     };
     bool is_tuple;                                  /* a list that prints with parentheses */
+    bool is_safe;                                   /* a string of the filters safe and escape */
+    bool is_group;                                  /* a tuple of groupby: .grouper and .list */
 };
 
 struct jv_pair { struct jv key, value; };
@@ -122,7 +124,7 @@ bool jv_utf8_is_space(const char *s, size_t n, size_t *width);
 enum node_kind {
     /* expressions */
     N_CONST, N_NAME, N_LIST, N_MAP, N_ATTR, N_ITEM, N_SLICE, N_CALL, N_FILTER, N_TEST, N_NOT,
-    N_NEGATE, N_PLUS, N_AND, N_OR, N_COND, N_OP, N_KEYWORD,
+    N_NEGATE, N_PLUS, N_AND, N_OR, N_COND, N_OP, N_KEYWORD, N_STAR, N_STARS,
     /* statements */
     N_TEXT, N_PRINT, N_IF, N_FOR, N_SET, N_SET_BLOCK, N_MACRO, N_BREAK, N_CONTINUE,
     N_GENERATION, N_FILTER_BLOCK
@@ -134,6 +136,7 @@ enum node_kind {
  *   N_ATTR a.name     N_ITEM a[b]      N_SLICE a[b:c:d]    N_CALL a(b...)   N_FILTER a|name(b...)
  *   N_TEST a is name(b...)             N_COND b if a else c                 N_OP a op b
  *   N_LIST a...       N_MAP key value key value...         N_KEYWORD name=a
+ *   N_STAR *a         N_STARS **a
  *   N_PRINT a         N_IF a: b... else c...               N_SET a... = b   N_SET_BLOCK a = c...
  *   N_FOR a... in b if d: c... else e...                   N_MACRO name(a...): c...
  *   N_GENERATION c...                  N_FILTER_BLOCK a: c...
@@ -182,7 +185,21 @@ struct jv jinja_call(struct run *r, const struct jv *f, const struct args *args)
 /* Argument i, or the one of that name, or fallback. */
 struct jv jinja_arg(const struct args *args, size_t i, const char *name, struct jv fallback);
 struct jv jinja_attr(struct run *r, const struct jv *v, const char *name, size_t n);
+/* v[key] */
+struct jv jinja_item(struct run *r, const struct jv *v, const struct jv *key);
 struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struct args *args);
+struct jv jinja_batch(struct run *r, const struct jv_list *items, const struct args *args);
+struct jv jinja_slice(struct run *r, const struct jv_list *items, const struct args *args);
+struct jv jinja_word_count(const struct jv *v);
+/* v % args, and v.format(args), of strings as in Python */
+struct jv jinja_percent(struct run *r, struct jv v, const struct args *args);
+struct jv jinja_format(struct run *r, struct jv v, const struct args *args);
+/* A string with HTML's signs escaped. */
+struct jv jinja_escape(struct run *r, struct jv v);
+/* loop.cycle and loop.changed */
+void jinja_loop_methods(struct run *r, struct jv *loop);
+struct jv jinja_loop_method(struct run *r, const struct jv *loop, const char *name,
+                            const struct args *args);
 bool jinja_test(struct run *r, const char *name, const struct jv *v, const struct args *args);
 struct jv jinja_method(struct run *r, const struct jv *self, const char *name,
                           const struct args *args);

@@ -161,6 +161,7 @@ static enum flow run_for(struct run *r, const struct node *node)
     if (node->d >= 0)
         items = keep_items(r, node, items);
     loop = jv_map_new(r);
+    jinja_loop_methods(r, &loop);
     if (r->rc)
         return FAIL;
     if (items->n == 0)

@@ -1,6 +1,6 @@
 """tests/golden/chat.json: chat templates and what transformers' own environment renders from them.
 
-Made with transformers 5.17, jinja2 3.1.  Usage: make_chat.py [FILE.jinja ...]; further templates
+Made with transformers 5.24, jinja2 3.1.  Usage: make_chat.py [FILE.jinja ...]; further templates
 are rendered over the same conversations (nothing is kept of them but on the way to --out FILE).
 The templates below are written for this test after the formats that the models' cards document:
 ChatML (Qwen2.5, Qwen3), Llama 2, Llama 3 and 3.1 with tools, Mistral, Phi-3, Phi-4, Gemma,
@@ -297,6 +297,17 @@ a {%- if true %} b {%- endif -%} c {{- ' d ' -}} e {#- comment -#} f {%+ if true
 {% filter upper %}shout {{ 'this' }}{% endfilter %} {{ "a" "b" 'c' }} {{ 'tab\tquote\'back\\slash\u00e9\x41' }} {{ '\d' }}
 {{ true and 'x' }} {{ 0 or 'y' }} {{ none or false }} {{ '' and 1 }} {{ [] or {} }} {{ True }} {{ None }} {{ 1 == 1.0 }} {{ true == 1 }} {{ 'a' < 'b' }} {{ [1, 2] == [1, 2] }}
 {{ dict(a=1, b='x') }} {{ range(3)|list }} {{ range(1, 10, 4)|list }} {{ range(3, 0, -1)|list }} {{ strftime_now('%Y-%m-%d %H:%M') }} {{ namespace(a=1).a }} {{ [[1, 2], [3]]|sum(start=[]) }}
+{{ [1,2,3,4,5]|batch(2)|list }} {{ [1,2,3]|batch(2,'x')|list }} {{ 'abc'|batch(0)|list }} {{ [1,2,3,4,5]|slice(3)|list }} {{ [1,2,3,4]|slice(3,'x')|list }} {{ []|slice(2,0)|list }} {{ [1]|slice(-1)|list }}
+{% for g in [{'a': 'B', 'v': 1}, {'a': 'a', 'v': 2}, {'a': 'b', 'v': 3}]|groupby('a') %}{{ g.grouper }}={{ g.list|map(attribute='v')|join('+') }};{{ g }}{% endfor %}{{ [{'a': {'c': 2}}, {'a': {}}]|groupby('a.c', default=1)|map(attribute='grouper')|list }}
+{% for k, l in [['x', 1], ['X', 2]]|groupby(0, case_sensitive=true) %}{{ k }}{{ l }}{% endfor %}{{ [[1, 'b'], [2, 'a']]|map(attribute='1')|list }}{{ "it's a_b w\u00f6rld \u65e5\u672c 1\u00bd e\u0301x - "|wordcount }}{{ none|wordcount }}
+{% for i in [1, 1, 2, 2, 1] %}{{ loop.cycle('a', 'b', 'c') }}{{ loop.changed(i) }} {% endfor %}{% for i in [1, 1, 2] %}{{ loop.changed(i, 0) }}{% endfor %}
+{% macro p(x) %}<{{ x }}>{% endmacro %}{% macro q(x, y=2, z=3) %}[{{ x }}{{ y }}{{ z }}]{% endmacro %}{% set fs = [p, q] %}{% set all = [[1], [2, 3]] %}{% for i in range(2) %}{{ fs[i](*all[i]) }}{% endfor %}{{ q(1, *'ab') }}{{ q(*[1], z=7) }}{{ q(**{'x': 4, 'z': 5}) }}{{ [1, 3]|sort(**{'reverse': true}) }}{{ 3 is divisibleby(*[3]) }}
+{{ none|selectattr('a')|list }}{{ none|map('upper')|list }}{{ none|reject('odd')|list }}{{ 1[2:] }}{{ none['a':] }}{{ (1,) * 2 }}{{ true ** 2 }}{{ 'a' * true }}{{ true is odd }}
+{% if false %}{{ 1|unknown_filter }}{% if 1 is unknown_test %}{% endif %}{% endif %}{{ 1|unknown_filter if false else 'used' }}{{ 'used' if true else 1|unknown_filter }}
+{{ "%s|%-4s|%4s|%.2s|%d|%05d|%+d|% d|%x|%#X|%o|%e|%.3g|%6.2f|%r|%%"|format(none, '\u00e9', 'b', 'cut', 3.9, 42, 5, 6, 255, 255, 8, 12345.678, 0.00001234, -2.345, "q'") }} {{ "%(a)s%(b)03d"|format(a='x', b=7) }} {{ '%s' % [1, 2] }} {{ '%s-%s' % (1, true) }} {{ '%(k)s' % {'k': 1} }} {{ '%*d|%-*d|%.*f' % (5, 1, 4, 2, 2, 3.14159) }}
+{{ '{}-{}'.format(1, 'b') }} {{ '{1}{0}{{}}'.format('a', none) }} {{ '{a}{b[k]}{b.k}{c[1]}'.format(a=1, b={'k': 2}, c=[3, 4]) }} {{ '{!r}{!s}'.format('x', 'y') }} {{ '<|image_{i:d}|>'.format(i=3) }}
+{{ '{:>5}|{:<5}|{:^5}|{:*^7}|{:05d}|{:+}|{:,}|{:_x}|{:#b}|{:.2f}|{:.3}|{:e}|{:%}|{:10.3f}|{:{}}|{:5}|{:\u00e9>4}|{:010.2f}|{:=+6d}|{:<05}|{:05}|{:,.1f}'.format('a', 'b', 'c', 'd', 42, 5, 1234567, 1234567, -5, 3.14159, 'abcdef', 12345.678, 0.25, 2.5, 'w', 3, true, 'x', -3.14159, 5, 3, 'q', -1234.56) }}
+{{ "<'"|safe + "a<b>&" + '<' }} {{ '<' + '<'|safe }} {{ '<'|safe ~ '<' }} {{ (' <'|safe|trim) + '<' }} {{ '<'|e|e }} {{ '<'|e + '<' }} {{ ['<'|safe, '<']|join }}
 {% if false %}a{% elif true %}b{% else %}c{% endif %}{% if false %}a{% elif false %}b{% else %}c{% endif %}{% if none %}{% endif %}{{ ('a', 'b')[1] }}{{ [1, [2, 3]][1][0] }}{{ {'a': [{'b': 5}]}.a[0].b }}
     {% if true %}
   indented

@@ -113,6 +113,22 @@ TEST(what_is_not_understood_is_refused_by_name)
     fails("{{ nothing|round(2) }}", CKPT_EFORMAT, "round: a number is wanted");
     fails("{{ 'a'|round }}", CKPT_EFORMAT, "round: a number is wanted");
     fails("{% for i in 5 %}{% endfor %}", CKPT_EFORMAT, "an integer cannot be gone through");
+    fails("{% if true %}{{ 1|nothing }}{% endif %}", CKPT_EUNSUPPORTED, "line 1: no filter \"nothing\"");
+    fails("{% if 1 is nothing %}{% endif %}", CKPT_EUNSUPPORTED, "no test \"nothing\"");
+    fails("{{ range(**[1]) }}", CKPT_EFORMAT, "a list after **, where a mapping is wanted");
+    fails("{{ range(*5) }}", CKPT_EFORMAT, "an integer cannot be gone through");
+    fails("{{ [1]|slice(0) }}", CKPT_EFORMAT, "division by zero");
+    fails("{{ [1]|batch('a') }}", CKPT_EFORMAT, "a string where an integer is wanted");
+    fails("{% for i in [1] %}{{ loop.cycle() }}{% endfor %}", CKPT_EFORMAT, "cycle without items");
+    fails("{{ '%d'|format('x') }}", CKPT_EFORMAT, "format: \"%d\" of a string");
+    fails("{{ '%s'|format() }}", CKPT_EFORMAT, "not enough arguments");
+    fails("{{ '%s'|format(1, 2) }}", CKPT_EFORMAT, "not all arguments");
+    fails("{{ '%(a)s'|format(b=1) }}", CKPT_EFORMAT, "no value \"a\"");
+    fails("{{ '%y'|format(1) }}", CKPT_EUNSUPPORTED, "conversion \"%y\"");
+    fails("{{ '{} {}'.format(1) }}", CKPT_EFORMAT, "no value for");
+    fails("{{ '{} {0}'.format(1) }}", CKPT_EFORMAT, "with and without numbers");
+    fails("{{ '{'.format(1) }}", CKPT_EFORMAT, "a single \"{\"");
+    fails("{{ '{:d}'.format('x') }}", CKPT_EFORMAT, "\"d\" of a string");
     fails("{{ raise_exception('only user and assistant') }}", CKPT_EFORMAT, "only user and assistant");
 }
 
@@ -128,6 +144,12 @@ TEST(a_template_is_bounded)
     fails("{{ 'a' * 10000000000 }}", CKPT_ELIMIT, "repeats");
     fails("{% for i in range(100000) %}{{ 'a' * 10000 }}{% endfor %}", CKPT_ELIMIT, "");
     fails("{{ range(10000000)|list }}", CKPT_ELIMIT, "a range of more than");
+    fails("{{ [1]|batch(1000000000, 'x') }}", CKPT_ELIMIT, "");
+    fails("{{ [1]|slice(1000000000) }}", CKPT_ELIMIT, "");
+    fails("{{ '%9999999999999999999999d'|format(1) }}", CKPT_ELIMIT, "width or precision");
+    fails("{{ '{:.9999999999999999999f}'.format(1) }}", CKPT_ELIMIT, "width or precision");
+    fails("{{ '{:{:{}}}'.format(1, 2, 3) }}", CKPT_EFORMAT, "nested too deep");
+    fails("{% set s = '{:90000}' * 10000 %}{{ s.format(*[1] * 10000) }}", CKPT_ELIMIT, "");
     fails("{{ 9223372036854775807 + 1 }}", CKPT_ELIMIT, "beyond 64 bits");
     memset(deep, '(', 2000);
     memset(deep + 999, ')', 1001);
