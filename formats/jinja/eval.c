@@ -401,7 +401,8 @@ static struct jv eval_node(struct run *r, const struct node *node)
                : node->c >= 0 ? jinja_eval(r, node->c)
                               : (struct jv){.kind = V_UNDEFINED, .str = {"else", 4}};
     case N_NEGATE:
-        return jinja_op(r, "-", jv_int(0), v);
+        return v.kind == V_FLOAT ? (struct jv){.kind = V_FLOAT, .d = -v.d}
+                                 : jinja_op(r, "-", jv_int(0), v);
     case N_OP:
         key = jinja_eval(r, node->b);
         return r->rc ? key : jinja_op(r, node->name, v, key);
