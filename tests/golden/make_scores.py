@@ -72,6 +72,11 @@ for i in range(120):
                  "references": [reference] + [vary(reference) for _ in range(i % 3)]})
 rows += [{"prediction": "The  cat.", "references": ["cat"]}, {"prediction": "", "references": [""]},
          {"prediction": ".5 x", "references": [" .5 x"]}, {"prediction": " .5 x ", "references": [".5 x"]},
+         # Answers without a word beside others; a sigma at a word's end.
+         {"prediction": "", "references": ["", "the cat"]}, {"prediction": "...", "references": ["cat", "the", "dog"]},
+         {"prediction": "", "references": ["", "a"]}, {"prediction": "x", "references": ["", "-"]},
+         {"prediction": "\u039f\u0394\u039f\u03a3 \u03a3\u0391\u03a3. \u03a3 \u0391\u03a3\u0391's \u0391\u03a3'\u0391",
+          "references": ["\u03bf\u03b4\u03bf\u03c2 \u03c3\u03b1\u03c2 \u03c3 \u03b1\u03c3\u03b1s \u03b1\u03c3\u03b1"]},
          # Categories P and S of editions of Unicode after 8.
          {"prediction": "a\u2e52b c\U0001fae9d e\u1b4ef g\u2e43h i\u2ffcj", "references": ["a \u2e52 b c \U0001fae9 d e \u1b4e f g \u2e43 h i \u2ffc j"]}]
 
@@ -82,8 +87,10 @@ for stems in (False, True):
         [s[k].fmeasure for k in ("rouge1", "rouge2", "rougeL", "rougeLsum")]
         for s in (scorer.score_multi(r["references"], r["prediction"]) for r in rows)]
 for v2 in (False, True):
+    def answers(r):
+        return [x for x in r["references"] if plain(x) or not v2] or [""]
     out["each"]["squad_v2" if v2 else "squad"] = [
-        [100 * max(squad(r["prediction"], x, v2)[k] for x in r["references"]) for k in (0, 1)]
+        [100 * max(squad(r["prediction"], x, v2)[k] for x in answers(r)) for k in (0, 1)]
         for r in rows]
 predictions = [r["prediction"] for r in rows]
 most = max(len(r["references"]) for r in rows)
