@@ -373,15 +373,26 @@ static int take_copy(struct peft_updates *m, size_t i)
     return 0;
 }
 
-/* Skip the head's factors, which repeat the embedding's when both were trained as one. */
+/* Embeddings are taken before heads, so that equal copies are recognised. */
+static bool is_head(const struct peft_updates *m, size_t i)
+{
+    return strncmp(peft_of_adapter(m, i)->name, "base_model.model.lm_head.", 25) == 0;
+}
+
+/*
+ * Skip the head's factors, which repeat the embedding's when both were trained as one.  Without
+ * any, they were not: of GPT-2, BLOOM and T5 peft finds no tied module, whatever was wished.
+ */
 static void skip_tied_head(struct peft_updates *m)
 {
-    static const char head[] = "base_model.model.lm_head.";
+    bool any = false;
 
-    for (size_t i = 0; i < ckpt_source_count(m->adapter); i++)
-        if (m->config.keeps_ties && m->embedding != NONE &&
-            strncmp(peft_of_adapter(m, i)->name, head, sizeof head - 1) == 0)
+    for (size_t i = 0; i < ckpt_source_count(m->adapter); i++) {
+        any |= is_head(m, i);
+        if (m->config.keeps_ties && m->embedding != NONE && is_head(m, i))
             m->taken[i] = true;
+    }
+    m->config.keeps_ties &= any;
 }
 
 static int take_factors(struct peft_updates *m, size_t i)
@@ -402,12 +413,6 @@ static int take_factors(struct peft_updates *m, size_t i)
         if (peft_ends(peft_of_adapter(m, i)->name, pairs[k].a))
             return take_pair(m, i, pairs[k].a, pairs[k].b, pairs[k].embedding);
     return 0;
-}
-
-/* Embeddings are taken before heads, so that equal copies are recognised. */
-static bool is_head(const struct peft_updates *m, size_t i)
-{
-    return strncmp(peft_of_adapter(m, i)->name, "base_model.model.lm_head.", 25) == 0;
 }
 
 static int take_all(struct peft_updates *m)

@@ -23,6 +23,11 @@ done
 t "side files come along" test -e "$T/bloom-qkv/config.json"
 t "more tokens: config.json counts them" grep -q '"vocab_size": 64' "$T/llama-resized-tokens/config.json"
 mkdir "$T/no"
+# ensure_weight_tying of a model whose head peft does not find, as GPT-2's: the head was not trained.
+t "an adapter without the head's tensors" merge --no-merge --to peft --exclude '*lm_head*' -o "$T/alone-1" "$G/lora/llama-tied-save/adapter"
+cp -r "$T/alone-1" "$T/alone-0"; sed -i 's/"ensure_weight_tying": true/"ensure_weight_tying": false/' "$T/alone-0/adapter_config.json"
+for i in 0 1; do t "is merged, ties wished for: $i" merge --adapter "$T/alone-$i" -o "$T/alone-m$i" "$G/lora/llama-tied-save/base"; done
+t "its head stays in both cases" same_files "$T/alone-m0" "$T/alone-m1"
 # Several, with weights: the sum of their changes, whatever the order; taken away again.
 A=$G/lora/two-adapters
 t "two with weights" merge --adapter "$A/adapter:0.7" --adapter "$A/second:-0.3" -o "$T/two-adapters" "$A/base"
