@@ -240,3 +240,60 @@ int peft_take_experts(bool *took, struct peft_updates *m, size_t a)
                         ckpt_shape_text(sb, sizeof sb, &tb->shape),
                         ckpt_shape_text(sa, sizeof sa, &ta->shape));
 }
+
+static int add_copy(struct peft_updates *m, const struct stack *s, size_t i, int64_t expert,
+                    int64_t part)
+{
+    size_t base = find_part(m->base, s, expert, s->layout->part[part]);
+    struct ckpt_lora_update *u;
+    int rc;
+
+    if (base == SIZE_MAX)
+        return ckpt_fail_as(m->err, CKPT_EMISMATCH, "unexpected",
+                            "%s: the base has no %s of expert %lld", peft_of_adapter(m, i)->name,
+                            s->layout->part[part], (long long)expert);
+    if ((rc = peft_update_check(m, base, i)) != 0)
+        return rc;
+    u = peft_update_new(m, base, NULL);
+    if (!u)
+        return ckpt_err_code(m->err);
+    u->own = i;
+    u->stacked = true;
+    u->own_first = (expert * s->out + part * (s->out / 2)) * s->in;
+    return 0;
+}
+
+int peft_take_stack(bool *took, struct peft_updates *m, size_t i)
+{
+    const struct ckpt_tensor *t = peft_of_adapter(m, i);
+    const char *dot = strrchr(t->name, '.');
+    char module[CKPT_MAX_NAME + 1], shape[96];
+    struct stack s = {.module = module};
+    bool fit = false;
+    int rc = 0;
+
+    *took = false;
+    if (!dot || t->shape.rank != 3)
+        return 0;
+    s.param = dot + 1;
+    peft_module_of(module, t->name, dot);
+    s.out = t->shape.dim[1];
+    s.in = t->shape.dim[2];
+    for (size_t k = 0; !fit && k < sizeof layouts / sizeof layouts[0]; k++)
+        if (strcmp(layouts[k].param, s.param) == 0 &&
+            find_part(m->base, &s, 0, layouts[k].part[0]) != SIZE_MAX) {
+            *took = true;
+            fit = fits_parts(&s, m->base, &layouts[k]) && s.experts == t->shape.dim[0];
+        }
+    if (!*took)
+        return 0;
+    m->taken[i] = true;
+    if (!fit)
+        return ckpt_fail_as(m->err, CKPT_EMISMATCH, "shape",
+                            "%s: %s is not the shape of the base's experts", t->name,
+                            ckpt_shape_text(shape, sizeof shape, &t->shape));
+    for (int64_t e = 0; rc == 0 && e < s.experts; e++)
+        for (int64_t p = 0; rc == 0 && p < (s.layout->part[1] ? 2 : 1); p++)
+            rc = add_copy(m, &s, i, e, p);
+    return rc;
+}

@@ -21,5 +21,10 @@
  * a parameter and not to a module.
  */
 int peft_take_experts(bool *took, struct peft_updates *m, size_t a);
+/*
+ * Add the copies in tensor i, if it is a whole such parameter (modules_to_save) and the base has
+ * one matrix per expert and part.
+ */
+int peft_take_stack(bool *took, struct peft_updates *m, size_t i);
 
 #endif

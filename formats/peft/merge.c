@@ -358,6 +358,8 @@ static int take_copy(struct peft_updates *m, size_t i)
         if (peft_ends(name, partners[p]))
             return ckpt_fail(m->err, CKPT_EFORMAT, "%s: belongs to no pair of factors", name);
     rc = take_again(&took, m, i);
+    if (rc == 0 && !took)
+        rc = peft_take_stack(&took, m, i);
     if (rc || took)
         return rc;
     while (copies[k].tail[0] && !peft_ends(name, copies[k].tail))

@@ -33,7 +33,8 @@ int lora_range_start(void *ctx, size_t u, int64_t start, int64_t n, float *w, st
     const struct ckpt_lora_update *up = &l->update[u];
 
     return up->own != CKPT_LORA_NONE
-               ? lora_read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err)
+               ? lora_read_as(w, CKPT_F32, l->adapter[up->from], up->own,
+                              up->own_first + start, n, err)
                : lora_read_as(w, CKPT_F32, l->base, up->base, start, n, err);
 }
 
@@ -98,7 +99,8 @@ static int alone(struct lora *l, const struct touch *t, size_t k, int64_t start,
     int rc;
 
     if (up->own != CKPT_LORA_NONE &&
-        (rc = lora_read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err)) != 0)
+        (rc = lora_read_as(w, CKPT_F32, l->adapter[up->from], up->own, up->own_first + start, n,
+                           err)) != 0)
         return rc;
     if ((rc = add_delta(l, t, k, start, n, w, v, err)) != 0)
         return rc;
@@ -281,7 +283,8 @@ static int copy_range(struct lora *l, const struct ckpt_lora_update *up, int64_t
     enum ckpt_dtype dtype = base_tensor(l, up->base)->dtype;
     int rc = up->own == CKPT_LORA_NONE
                  ? ckpt_source_read(l->base, up->base, start, count, dst, err)
-                 : lora_read_as(dst, dtype, l->adapter[up->from], up->own, start, count, err);
+                 : lora_read_as(dst, dtype, l->adapter[up->from], up->own, up->own_first + start,
+                                count, err);
 
     return rc == 0 && up->rows != CKPT_LORA_NONE
                ? replace_rows(l, up, start, count, dst, dtype, err) : rc;

@@ -104,13 +104,20 @@ static bool same_but_rows(const struct ckpt_tensor *w, const struct ckpt_tensor 
     return ckpt_shape_equal(&w->shape, &s);
 }
 
+/* Whether W's rows lie in the stack, one after another. */
+static bool in_stack(const struct ckpt_tensor *w, const struct ckpt_tensor *own, int64_t first)
+{
+    return w->shape.rank == 2 && own->shape.rank == 3 && own->shape.dim[2] == w->shape.dim[1] &&
+           first >= 0 && w->numel <= own->numel && first <= own->numel - w->numel;
+}
+
 static int check_own(const struct lora *l, const struct ckpt_lora_update *up,
                      const struct ckpt_tensor *w, struct ckpt_err *err)
 {
     const struct ckpt_tensor *own = of_adapter(l, up->from, up->own);
     char sw[96], so[96];
 
-    if (!same_but_rows(w, own, up->resized))
+    if (up->stacked ? !in_stack(w, own, up->own_first) : !same_but_rows(w, own, up->resized))
         return ckpt_fail_as(err, CKPT_EMISMATCH, "shape",
                             "%s: the base has %s, the adapter's own copy %s", w->name,
                             ckpt_shape_text(sw, sizeof sw, &w->shape),

@@ -33,6 +33,8 @@ struct ckpt_lora_update {
     size_t         from;        /* which adapter */
     float          weight;      /* weight of this adapter's delta */
     size_t         own;         /* tensor of the adapter to use instead of W, or NONE */
+    bool           stacked;     /* own is [n, rows, cols], W a part of it from own_first on */
+    int64_t        own_first;   /* element of own that is W's first; 0 unless stacked */
     bool           resized;     /* own may have another number of rows, which the result then has */
     size_t         a, b;        /* of the adapter: A is [r, in], B is [out, r]; or NONE both */
     float          scale;

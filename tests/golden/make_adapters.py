@@ -30,6 +30,8 @@ MODELS = {
     "llama-dora-embed": ("llama", L, 0, dict(r=2, lora_alpha=5, use_dora=True, target_modules=["embed_tokens", "k_proj"])),
     "qwen3moe-experts": ("qwen3_moe", Q3, 0, dict(r=3, lora_alpha=4, use_rslora=True, target_modules=["q_proj"], target_parameters=EXPERTS, rank_pattern={"q_proj": 2})),
     "mixtral-gate": ("mixtral", MX, 0, dict(r=2, lora_alpha=4, target_modules=[], target_parameters=["mlp.gate.weight"], modules_to_save=["norm"])),
+    "mixtral-saved": ("mixtral", MX, 0, dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["mlp"])),
+    "gpt2-saved": ("gpt2", G, 0, dict(r=2, lora_alpha=4, target_modules=["c_attn"], fan_in_fan_out=True, modules_to_save=["wte"], ensure_weight_tying=True)),
     "gptoss-experts": ("gpt_oss", OSS, 0, dict(r=2, lora_alpha=4, target_modules=["o_proj"], target_parameters=EXPERTS)),
     "llama-resized-lora": ("llama", L, 64, dict(r=2, lora_alpha=4, target_modules=["q_proj", "embed_tokens", "lm_head"])),
     "llama-resized-save": ("llama", L, 64, dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])),

@@ -91,7 +91,7 @@ TEST(merged_weights_equal_those_of_peft)
     static const char *const names[] = {
         "bloom-qkv", "gpt2-conv1d", "llama-all-linear", "llama-patterns", "llama-embed",
         "llama-dora", "llama-tokens", "t5-qv", "mixtral-attn", "qwen2-lora-bias", "opt-bias-all",
-        "gpt2-dora", "llama-dora-embed", "mixtral-gate", "llama-resized-lora",
+        "gpt2-dora", "llama-dora-embed", "mixtral-gate", "llama-resized-lora", "mixtral-saved",
         "llama-resized-save", "llama-resized-tokens", "net-conv", "net-conv-dora", "net-mha",
     };
 
