@@ -91,6 +91,14 @@ sed -i 's#"base_model_name_or_path": "[^"]*"#"base_model_name_or_path": "me/none
 expect_says 66 "an adapter whose base is elsewhere" "lora: an adapter, its base model me/none is no directory here" ev -t e.jsonl --base base lora
 t "a hint says how it is applied" says 'hint: `--adapter lora MODEL` applies it'
 t "and so it is" ev -t e.jsonl --adapter lora base
+printf '{"input_ids": [5, 7, 9, 3, 2, 11]}\n{"input_ids": [15, 17, 19, 13]}\n' >ids.jsonl
+scores() { ev --json -t ids.jsonl "$@" | grep -o '"loss": [^,]*, "perplexity": [^,]*' ; }
+# How the factors were started says nothing once they are there.
+A=$G/lora/llama-all-linear want=$(scores --adapter "$A/adapter" "$A/base")
+for init in eva orthogonal mica; do
+    cp -r "$A/adapter" $init; sed -i "s/\"init_lora_weights\": true/\"init_lora_weights\": \"$init\"/" $init/adapter_config.json
+    t "factors that were started by $init" [ "$(scores --adapter $init "$A/base")" = "$want" ]
+done
 
 # -- bounds -----------------------------------------------------------------------------------------
 printf '%s\n' '{"prediction": "b", "label": "a"}' '{"prediction": "a", "label": "b"}' >wrong.jsonl

@@ -111,7 +111,9 @@ static int check_options(const json_t *c, struct ckpt_err *err)
     return 0;
 }
 
-static int read_init(struct lora *l, struct ckpt_err *err)
+/* Other ways to start need the base or data; an adapter with one of them exists already, and its
+ * factors are read. */
+static void read_init(struct lora *l)
 {
     const json_t *v = json_object_get(l->config, "init_lora_weights");
 
@@ -119,12 +121,6 @@ static int read_init(struct lora *l, struct ckpt_err *err)
         l->init = LORA_INIT_BOTH;
     else if (json_is_string(v) && strcmp(json_string_value(v), "gaussian") == 0)
         l->init = LORA_INIT_GAUSSIAN;
-    else if (v && !json_is_true(v))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "init_lora_weights: true, false or gaussian is wanted%s%s",
-                         json_is_string(v) ? ", not " : "",
-                         json_is_string(v) ? json_string_value(v) : "");
-    return 0;
 }
 
 static int read_bias(struct lora *l, struct ckpt_err *err)
@@ -172,6 +168,7 @@ int lora_new(struct lora **out, const json_t *config, struct ckpt_err *err)
     target = json_object_get(config, "target_modules");
     l->all_linear = json_is_string(target) &&
                     strcasecmp(json_string_value(target), "all-linear") == 0;
+    read_init(l);
     rc = check_options(config, err);
     if (rc == 0 && !l->all_linear)
         rc = read_match(&l->target, config, "target_modules", err);
@@ -181,8 +178,6 @@ int lora_new(struct lora **out, const json_t *config, struct ckpt_err *err)
         rc = ckpt_json_num_or(&l->dropout, config, "lora_dropout", 0, err);
     if (rc == 0)
         rc = read_bias(l, err);
-    if (rc == 0)
-        rc = read_init(l, err);
     if (rc == 0)
         rc = check_numbers(l, err);
     if (rc == 0)
