@@ -91,14 +91,26 @@ sed -i 's#"base_model_name_or_path": "[^"]*"#"base_model_name_or_path": "me/none
 expect_says 66 "an adapter whose base is elsewhere" "lora: an adapter, its base model me/none is no directory here" ev -t e.jsonl --base base lora
 t "a hint says how it is applied" says 'hint: `--adapter lora MODEL` applies it'
 t "and so it is" ev -t e.jsonl --adapter lora base
+# What has no parameters beside the model's is folded into its weights: experts, heads, biases of
+# factors, ties.  The values are those of the merged model.
 printf '{"input_ids": [5, 7, 9, 3, 2, 11]}\n{"input_ids": [15, 17, 19, 13]}\n' >ids.jsonl
 scores() { ev --json -t ids.jsonl "$@" | grep -o '"loss": [^,]*, "perplexity": [^,]*' ; }
+for l in mixtral-experts qwen3moe-experts mixtral-saved mixtral-gate qwen2-lora-bias llama-tied-both gpt2-saved; do
+    A=$G/lora/$l
+    t "$l merged" ckpt-merge -q --adapter "$A/adapter" -o "$l" "$A/base"
+    t "$l in memory" [ "$(scores --adapter "$A/adapter" "$A/base")" = "$(scores "$l")" ]
+    t "$l, its base found beside it, in 16 bits" [ "$(scores --dtype bfloat16 "$A/adapter")" = "$(scores --dtype bfloat16 "$l")" ]
+    t "$l is not its base" [ "$(scores "$l")" != "$(scores "$A/base")" ]
+done
+t "two ranks" [ "$(scores --nproc 2 --adapter "$G/lora/mixtral-experts/adapter" "$G/lora/mixtral-experts/base")" = "$(scores mixtral-experts)" ]
 # How the factors were started says nothing once they are there.
 A=$G/lora/llama-all-linear want=$(scores --adapter "$A/adapter" "$A/base")
 for init in eva orthogonal mica; do
     cp -r "$A/adapter" $init; sed -i "s/\"init_lora_weights\": true/\"init_lora_weights\": \"$init\"/" $init/adapter_config.json
     t "factors that were started by $init" [ "$(scores --adapter $init "$A/base")" = "$want" ]
 done
+sed -i 's/"layer_replication": null/"layer_replication": [[0, 1], [0, 1]]/' eva/adapter_config.json
+expect_says 65 "an adapter of repeated layers" 'hint: `ckpt-merge --adapter eva --to hf -o - ' ev -t ids.jsonl --adapter eva "$A/base"
 
 # -- bounds -----------------------------------------------------------------------------------------
 printf '%s\n' '{"prediction": "b", "label": "a"}' '{"prediction": "a", "label": "b"}' >wrong.jsonl

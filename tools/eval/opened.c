@@ -169,6 +169,16 @@ static int find_base(char path[4096], const json_t *config, const char *adapter,
                          adapter);
 }
 
+static int adapt(struct session *s, const json_t *config, const char *adapter, const char *model,
+                 struct ckpt_err *err)
+{
+    int rc = session_adapt(s, config, err);
+
+    return rc != CKPT_EUNSUPPORTED || !json_array_size(json_object_get(config, "layer_replication"))
+               ? rc : ckpt_err_hint(err, "`ckpt-merge --adapter %s --to hf -o - %s | ckpt-eval -` "
+                                    "evaluates the merged model", adapter, model);
+}
+
 /* Open a model; an adapter's directory means its base with the adapter. */
 static int open_session(struct eval_opened *e, char path[4096], const char *model,
                         const char *adapter, struct ckpt_err *err)
@@ -178,6 +188,7 @@ static int open_session(struct eval_opened *e, char path[4096], const char *mode
                                                         : CKPT_F32};
     json_t *config = NULL;
     char dir[4096];
+    bool must = false;
     int rc = 0;
 
     snprintf(path, 4096, "%s", model);
@@ -194,7 +205,11 @@ static int open_session(struct eval_opened *e, char path[4096], const char *mode
     if (rc == 0)
         e->s.dev->stop = &cli_stop;
     if (rc == 0 && adapter)
-        rc = session_adapt(&e->s, config, err);
+        rc = adapter_must_fold(&must, config, adapter, e->s.arch, err);
+    if (rc == 0 && adapter && must)
+        e->s.folded = adapter;
+    else if (rc == 0 && adapter)
+        rc = adapt(&e->s, config, adapter, path, err);
     json_decref(config);
     return rc;
 }
@@ -227,5 +242,5 @@ int eval_open(struct eval_opened *e, const char *model, const char *adapter, str
         (rc = session_plan(&e->s, &opts, &(struct zero_opts){.stage = 0}, err)) != 0 ||
         (rc = session_load(&e->s, path, e->w->tag, err)) != 0)
         return rc;
-    return adapter ? adapter_load(&e->s, adapter, err) : 0;
+    return e->s.lora ? adapter_load(&e->s, adapter, err) : 0;
 }

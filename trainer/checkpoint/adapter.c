@@ -269,6 +269,48 @@ int adapter_config_read(json_t **out, const char *dir, struct ckpt_err *err)
     return rc;
 }
 
+/* Whether an option is a list with entries, or true. */
+static bool said(const json_t *config, const char *key)
+{
+    const json_t *v = json_object_get(config, key);
+
+    return json_is_true(v) || json_array_size(v) > 0;
+}
+
+/* Whether an adapter's tensor changes the head by factors or rows, or an embedding otherwise than
+ * that of tokens is changed here. */
+static bool is_other(const char *name, const char *tokens, bool dora)
+{
+    const char *head = strstr(name, ".lm_head."), *table = strstr(name, ".lora_embedding_");
+    size_t n = table ? (size_t)(table - name) : 0, k = strlen(tokens);
+
+    if (head && (strstr(head, ".lora_") || strstr(head, ".token_adapter.")))
+        return true;
+    return table && (dora || n < k || strncmp(table - k, tokens, k) != 0);
+}
+
+int adapter_must_fold(bool *must, const json_t *config, const char *dir, const struct arch *arch,
+                      struct ckpt_err *err)
+{
+    static const char *const always[] = {"target_parameters", "lora_bias", "ensure_weight_tying"};
+    char tokens[CKPT_MAX_NAME + 1];
+    struct ckpt_source *src;
+    int rc = ckpt_open_as(&src, "peft", dir, NULL, err);
+
+    *must = arch->num_experts > 0 && said(config, "modules_to_save");
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
+        *must |= said(config, always[i]);
+    snprintf(tokens, sizeof tokens, "%s", arch_tokens_name(arch));
+    if (strrchr(tokens, '.'))
+        *strrchr(tokens, '.') = '\0';
+    for (size_t i = 0; !*must && i < ckpt_source_count(src); i++)
+        *must = is_other(ckpt_source_tensor(src, i)->name, tokens, said(config, "use_dora"));
+    ckpt_source_close(src);
+    return 0;
+}
+
 int adapter_load(struct session *s, const char *dir, struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(s->zero);

@@ -30,6 +30,13 @@ void adapter_tell_modules(const json_t *saved, const json_t *wanted, const struc
  * to the adapter's directory dir.  CKPT_ECONFIG when it names none.
  */
 int adapter_base(char path[4096], const json_t *config, const char *dir, struct ckpt_err *err);
+/*
+ * Whether a saved adapter changes what no parameters are made for beside the model's, as stacks of
+ * experts, biases of factors or the head: it is used by folding it into the weights
+ * (session.folded).
+ */
+int adapter_must_fold(bool *must, const json_t *config, const char *dir, const struct arch *arch,
+                      struct ckpt_err *err);
 /* True when path is a directory with an adapter_config.json. */
 bool adapter_lies_at(const char *path);
 

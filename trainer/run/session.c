@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "formats/formats.h"
+#include "formats/peft/peft.h"
 #include "formats/place.h"
 #include "formats/quant/quant.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "libckpt/view.h"
 #include "libckpt/io/path.h"
 #include "trainer/fp8_cache.h"
 #include "formats/families/arch.h"
@@ -222,6 +224,25 @@ int session_open(struct session *s, const char *model_dir, const char *tokenizer
     return comm_agree(s->comm, rc, err);
 }
 
+/* Lay an adapter over weights, which are added to in 32 bits and rounded once, when stored. */
+static int fold(struct ckpt_source **src, const char *dir, struct ckpt_err *err)
+{
+    const struct ckpt_cast_rule wide = {"*", CKPT_F32};
+    struct peft_adapter a = {.name = dir, .weight = 1};
+    struct ckpt_source *base = *src;
+    int rc;
+
+    *src = NULL;
+    if ((rc = ckpt_view_cast(&base, base, &wide, 1, err)) != 0)
+        return rc;
+    rc = ckpt_open_as(&a.source, "peft", dir, NULL, err);
+    if (rc)
+        ckpt_source_close(base);
+    else
+        rc = peft_merge(src, base, &a, 1, err);
+    return rc ? ckpt_err_in(err, "%s", dir) : 0;
+}
+
 /* Quantised weights are seen as their values.  Opening tells of a tag that picks nothing, once. */
 static int open_values(struct ckpt_source **src, struct session *s, const char *path,
                        const struct ckpt_open_opts *opts, struct ckpt_err *err)
@@ -235,7 +256,8 @@ static int open_values(struct ckpt_source **src, struct session *s, const char *
     if ((rc = ckpt_open(&below, path, &own, err)) != 0)
         return rc;
     s->untagged = strcmp(ckpt_source_format(below), "deepspeed") != 0;
-    return quant_view(src, below, err);
+    rc = quant_view(src, below, err);
+    return rc == 0 && s->folded ? fold(src, s->folded, err) : rc;
 }
 
 int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err)
@@ -252,7 +274,7 @@ int session_untie(struct session *s, const char *path, const char *tag, struct c
     ckpt_source_close(src);
     if (rc)
         ckpt_err_in(err, "%s", path);
-    else if (differs && (rc = arch_untie(s->arch, err)) == 0 && s->comm->rank == 0)
+    else if (differs && (rc = arch_untie(s->arch, err)) == 0 && s->comm->rank == 0 && !s->folded)
         ckpt_log(CKPT_LOG_WARNING, "%s: %s differs from the embedding that config.json ties it to; "
                  "it is kept apart", path, head);
     return comm_agree(s->comm, rc, err);

@@ -26,6 +26,8 @@ struct session {
     struct ckpt_dir  *tokenizer_dir;    /* may be the same place; NULL when there is none */
     struct arch      *arch;
     struct lora      *lora;             /* the adapter that is trained or used; NULL: none */
+    const char       *folded;           /* directory of an adapter that becomes part of the weights
+                                           as they are read; borrowed; NULL: none */
     bool              head_lent;        /* an untied head that the base has only as embedding */
     bool              untagged;         /* its weights have no DeepSpeed tag, which has been said */
     struct tokenizer *tokenizer;        /* NULL when tokenizer_dir is */
