@@ -77,6 +77,8 @@ cp -r "$G/lora/bloom-qkv/adapter" "$T/alone"
 expect 64 "an adapter whose base is not here" ckpt-merge -o "$T/no/w" "$T/alone"
 t "the missing base is named" says "$T/alone: an adapter, its base model ../base is no directory here"
 t "the hint names --base" says "hint: --base PATH names it"
+sed -i 's#"base_model_name_or_path": "../base"#"base_model_name_or_path": null#' "$T/alone/adapter_config.json"
+expect_says 64 "an adapter that names no base" "$T/alone: an adapter, and its adapter_config.json names no base model" ckpt-merge -o "$T/no/w" "$T/alone"
 expect 0 "an adapter as it is" ckpt-merge -q --no-merge -o "$T/alone.safetensors" "$T/alone"
 t "--no-merge writes the adapter's own tensors" bash -c "ckpt-inspect $T/alone.safetensors | grep -q lora_A"
 # What the base has no place for is an error, unless it is named.

@@ -91,6 +91,10 @@ sed -i 's#"base_model_name_or_path": "[^"]*"#"base_model_name_or_path": "me/none
 expect_says 66 "an adapter whose base is elsewhere" "lora: an adapter, its base model me/none is no directory here" ev -t e.jsonl --base base lora
 t "a hint says how it is applied" says 'hint: `--adapter lora MODEL` applies it'
 t "and so it is" ev -t e.jsonl --adapter lora base
+sed -i 's#"base_model_name_or_path": "me/none"#"base_model_name_or_path": "http://127.0.0.1:1/base"#' lora/adapter_config.json
+expect_says 69 "an adapter whose base has an address" "http://127.0.0.1:1/base" ev -t e.jsonl lora
+sed -i 's#"base_model_name_or_path": "[^"]*"#"base_model_name_or_path": null#' lora/adapter_config.json
+expect_says 66 "an adapter that names no base" "lora: an adapter, and its adapter_config.json names no base model" ev -t e.jsonl lora
 # What has no parameters beside the model's is folded into its weights: experts, heads, biases of
 # factors, ties.  The values are those of the merged model.
 printf '{"input_ids": [5, 7, 9, 3, 2, 11]}\n{"input_ids": [15, 17, 19, 13]}\n' >ids.jsonl

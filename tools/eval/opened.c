@@ -159,12 +159,19 @@ static void hint_description(int rc, const char *dir, struct ckpt_err *err)
 static int find_base(char path[4096], const json_t *config, const char *adapter,
                      struct ckpt_err *err)
 {
-    int rc = adapter_base(path, config, adapter, err);
+    const char *name = json_string_value(json_object_get(config, "base_model_name_or_path"));
+    int rc = name && *name ? adapter_base(path, config, adapter, err) : 0;
 
-    if (rc || ckpt_path_is_remote(path) || ckpt_path_is_dir(path) || ckpt_path_is_file(path))
+    if (rc)
         return rc;
-    ckpt_fail(err, CKPT_ENOTFOUND, "%s: an adapter, its base model %s is no directory here",
-              adapter, json_string_value(json_object_get(config, "base_model_name_or_path")));
+    if (!name || !*name)
+        ckpt_fail(err, CKPT_ENOTFOUND,
+                  "%s: an adapter, and its adapter_config.json names no base model", adapter);
+    else if (ckpt_path_is_remote(path) || ckpt_path_is_dir(path) || ckpt_path_is_file(path))
+        return 0;
+    else
+        ckpt_fail(err, CKPT_ENOTFOUND, "%s: an adapter, its base model %s is no directory here",
+                  adapter, name);
     return ckpt_err_hint(err, "`--adapter %s MODEL` applies it to a model that is elsewhere",
                          adapter);
 }

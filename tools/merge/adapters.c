@@ -116,8 +116,10 @@ static bool is_hub_name(const char *name)
 
 static int tell_no_base(const char *name, struct ckpt_err *err)
 {
-    ckpt_fail(err, CKPT_EUSAGE, "an adapter, its base model%s%s is no directory here",
-              *name ? " " : "", name);
+    if (*name)
+        ckpt_fail(err, CKPT_EUSAGE, "an adapter, its base model %s is no directory here", name);
+    else
+        ckpt_fail(err, CKPT_EUSAGE, "an adapter, and its adapter_config.json names no base model");
     return is_hub_name(name)
                ? ckpt_err_hint(err, "--base PATH names it, --base hf://%s fetches it; --no-merge "
                                "writes the adapter as it is", name)

@@ -248,7 +248,8 @@ int adapter_base(char path[4096], const json_t *config, const char *dir, struct 
                          "wanted", dir);
     snprintf(path, 4096, "%s", base);
     /* The base is beside the adapter; for an adapter that is on the Hub, it is there. */
-    if (base[0] != '/' && !ckpt_path_is_dir(path) && !ckpt_path_is_file(path))
+    if (base[0] != '/' && !ckpt_path_is_remote(path) && !ckpt_path_is_dir(path) &&
+        !ckpt_path_is_file(path))
         snprintf(path, 4096, "%s%s%s", strncmp(dir, "hf://", 5) == 0 ? "hf:/" : dir, "/", base);
     return 0;
 }
