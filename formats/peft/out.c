@@ -6,15 +6,17 @@
 #include "formats/hf/dir_out.h"
 #include "formats/hf/side_files.h"
 
-/* Check names, by which PEFT finds its tensors. */
+/* Check names, by which PEFT finds its tensors.  Other kinds than LoRA, which are only copied, have
+ * some without the prefix: prompt_embeddings, base_model.vera_A. */
 static int check_list(const struct ckpt_tensors *list, const json_t *config, struct ckpt_err *err)
 {
     static const char prefix[] = "base_model.model.";
+    const char *type = json_string_value(json_object_get(config, "peft_type"));
 
     if (!json_is_object(config))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "these tensors are no adapter's: there is no adapter_config.json");
-    for (size_t i = 0; i < list->n; i++)
+    for (size_t i = 0; type && strcmp(type, "LORA") == 0 && i < list->n; i++)
         if (strncmp(list->item[i].name, prefix, sizeof prefix - 1) != 0)
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: an adapter's tensors begin with %s",
                              list->item[i].name, prefix);
