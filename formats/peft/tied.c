@@ -73,10 +73,14 @@ int peft_untie(struct peft_updates *m)
     m->untied |= alone || (head != SIZE_MAX && e != SIZE_MAX && m->of_base[head] != PEFT_NONE &&
                            peft_is_tied(m->base) && !m->config.keeps_ties &&
                            m->update[m->of_base[head]].rows == PEFT_NONE);
-    if (m->untied && json_is_true(json_object_get(base_config(m->base), "is_encoder_decoder")))
+    if (!m->untied || !json_is_true(json_object_get(base_config(m->base), "is_encoder_decoder")))
+        return 0;
+    if (head == SIZE_MAX || e == SIZE_MAX ||
+        ckpt_source_tensor(m->base, head)->alias_of == ckpt_source_tensor(m->base, e)->alias_of)
         return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
                          "the adapter changes one of two tied embeddings "
                          "of an encoder-decoder, which cannot be told apart afterwards");
+    m->untied = false;      /* both are stored, which tells; config.json always says tied */
     return 0;
 }
 

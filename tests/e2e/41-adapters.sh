@@ -28,6 +28,17 @@ t "a head that the adapter did not tie: config.json says so" grep -q '"tie_word_
 t "a base with an expert less" merge --exclude '*.experts.2.*' -o "$T/fewer" "$G/lora/mixtral-saved/base"
 expect_says 65 "a saved stack of other experts" "is not the shape of the base's experts" \
     merge --adapter "$G/lora/mixtral-saved/adapter" -o "$T/no/w" "$T/fewer"
+# T5's config.json says tied in any case: a base that stores its head has it apart, another one does not.
+B5=$G/lora/t5-qv/base; mkdir "$T/t5" "$T/t5-head"
+cp "$B5/config.json" "$T/t5"; cp "$B5/model.safetensors" "$T/t5/model-00001-of-00002.safetensors"
+t "a head" merge --include shared.weight --rename shared=lm_head -o "$T/t5/model-00002-of-00002.safetensors" "$B5"
+for i in 1 2; do ckpt-inspect --json "$T/t5/model-0000$i-of-00002.safetensors" | grep -o '"name": "[^"]*"' | sed "s/\"name\": \(.*\)/\1: \"model-0000$i-of-00002.safetensors\"/"; done |
+    paste -sd, | sed 's/.*/{"metadata": {}, "weight_map": {&}}/' > "$T/t5/model.safetensors.index.json"
+cp "$G/lora/t5-qv/adapter/adapter_config.json" "$T/t5-head"
+t "another head, of an adapter" merge --include shared.weight --rename shared=base_model.model.lm_head --dtype bf16 -o "$T/t5-head/adapter_model.safetensors" "$B5"
+t "T5 with a head of its own gets it" merge --adapter "$T/t5-head" -o "$T/t5-m" "$T/t5"
+t "config.json says what it said" same_files "$T/t5/config.json" "$T/t5-m/config.json"
+expect_says 65 "T5 without one" "changes one of two tied embeddings of an encoder-decoder" merge --adapter "$T/t5-head" -o "$T/no/w" "$B5"
 # Several, with weights: the sum of their changes, whatever the order; taken away again.
 A=$G/lora/two-adapters
 t "two with weights" merge --adapter "$A/adapter:0.7" --adapter "$A/second:-0.3" -o "$T/two-adapters" "$A/base"
