@@ -20,6 +20,7 @@
 
 #include "formats/peft/peft.h"
 #include "formats/peft/experts.h"
+#include "formats/peft/head.h"
 #include "formats/peft/names.h"
 #include "formats/peft/tied.h"
 
@@ -66,34 +67,14 @@ size_t peft_sibling(const struct peft_updates *m, const char *name, const char *
     return ckpt_source_find(m->adapter, other);
 }
 
-/* Whether module is the head of a base whose head is tied to its embedding. */
-static bool is_tied_head(const struct peft_updates *m, const char *module, const char *suffix)
-{
-    return m->embedding != NONE && peft_module_ends(module, "lm_head") &&
-           strcmp(suffix, ".weight") == 0;
-}
-
-/* A tensor for the head: it starts as a copy of the embedding. */
-static struct ckpt_lora_update *new_head(struct peft_updates *m, const char *module)
-{
-    char *as = ckpt_arena_printf(&m->arena, "%s.weight", module);
-
-    if (!as) {
-        ckpt_nomem(m->err, strlen(module));
-        return NULL;
-    }
-    m->untied = true;
-    return peft_update_new(m, m->embedding, as);
-}
-
 /* The update of <module><suffix>, created if absent. */
 static struct ckpt_lora_update *update_of(struct peft_updates *m, const char *module,
                                           const char *suffix, size_t whose)
 {
     size_t base = peft_find(m->base, module, suffix);
 
-    if (base == SIZE_MAX && is_tied_head(m, module, suffix))
-        return new_head(m, module);
+    if (base == SIZE_MAX && peft_is_tied_head(m, module, suffix))
+        return peft_new_head(m, module);
     if (base == SIZE_MAX && strcmp(suffix, ".weight") == 0)
         base = peft_find(m->base, module, ".in_proj_weight");   /* MultiheadAttention */
     if (base == SIZE_MAX) {
@@ -253,6 +234,33 @@ static int token_rows(int64_t **row, size_t *n, struct peft_updates *m, const ch
     return 0;
 }
 
+/* Rows of a tied head, which are the embedding's, or its own where others were trained. */
+static int take_head_tokens(struct peft_updates *m, size_t i, size_t own, const char *module,
+                            const int64_t *row, size_t n)
+{
+    struct ckpt_lora_update *u;
+    bool took;
+    int rc = peft_take_head_rows(&took, m, i, row, n);
+
+    if (rc)
+        return rc;
+    if (took) {
+        if (own != NONE)
+            m->taken[own] = true;
+        return 0;
+    }
+    u = peft_new_head(m, module);
+    if (!u)
+        return ckpt_err_code(m->err);
+    m->taken[i] = true;
+    u->rows = i;
+    u->row = row;
+    u->n_row = n;
+    if (own != NONE)
+        set_own(m, u, own, module);
+    return 0;
+}
+
 /* Replace rows of an embedding, under all its names. */
 static int take_tokens(struct peft_updates *m, size_t i, const char *tail)
 {
@@ -268,6 +276,8 @@ static int take_tokens(struct peft_updates *m, size_t i, const char *tail)
     if ((rc = token_rows(&row, &n, m, module, t->name)) != 0)
         return rc;
     base = peft_find(m->base, module, ".weight");
+    if (base == SIZE_MAX && peft_is_tied_head(m, module, ".weight"))
+        return take_head_tokens(m, i, own, module, row, n);
     if (base == SIZE_MAX)
         return ckpt_fail_as(m->err, CKPT_EMISMATCH, "unexpected", "%s: the base has no %s.weight",
                             t->name, module);
@@ -319,24 +329,6 @@ static int take_again(bool *took, struct peft_updates *m, size_t i)
     return 0;
 }
 
-/* Take the head's copy of a tied embedding, if it equals the embedding's. */
-static int take_tied_copy(bool *took, struct peft_updates *m, size_t i, const char *module,
-                          const char *suffix)
-{
-    const struct ckpt_lora_update *e = m->embedding == NONE || m->of_base[m->embedding] == NONE
-                                           ? NULL : &m->update[m->of_base[m->embedding]];
-    int rc;
-
-    *took = false;
-    if (!e || e->own == NONE || !is_tied_head(m, module, suffix))
-        return 0;
-    if ((rc = peft_same_bytes(took, m->adapter, i, e->own, m->err)) != 0)
-        return rc;
-    m->taken[i] = *took;
-    m->tied_copy |= *took;
-    return 0;
-}
-
 /* Take a tensor that is not a factor: a full copy of one of the base's. */
 static int take_copy(struct peft_updates *m, size_t i)
 {
@@ -365,7 +357,7 @@ static int take_copy(struct peft_updates *m, size_t i)
     while (copies[k].tail[0] && !peft_ends(name, copies[k].tail))
         k++;
     peft_module_of(module, name, copies[k].tail);
-    rc = take_tied_copy(&took, m, i, module, copies[k].suffix);
+    rc = peft_take_head_copy(&took, m, i, module, copies[k].suffix);
     if (rc || took)
         return rc;
     u = update_of(m, module, copies[k].suffix, i);
@@ -373,28 +365,6 @@ static int take_copy(struct peft_updates *m, size_t i)
         return ckpt_err_code(m->err);
     set_own(m, u, i, module);
     return 0;
-}
-
-/* Embeddings are taken before heads, so that equal copies are recognised. */
-static bool is_head(const struct peft_updates *m, size_t i)
-{
-    return strncmp(peft_of_adapter(m, i)->name, "base_model.model.lm_head.", 25) == 0;
-}
-
-/*
- * Skip the head's factors, which repeat the embedding's when both were trained as one.  Without
- * any, they were not: of GPT-2, BLOOM and T5 peft finds no tied module, whatever was wished.
- */
-static void skip_tied_head(struct peft_updates *m)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < ckpt_source_count(m->adapter); i++) {
-        any |= is_head(m, i);
-        if (m->config.keeps_ties && m->embedding != NONE && is_head(m, i))
-            m->taken[i] = true;
-    }
-    m->config.keeps_ties &= any;
 }
 
 static int take_factors(struct peft_updates *m, size_t i)
@@ -423,14 +393,15 @@ static int take_all(struct peft_updates *m)
     size_t n = ckpt_source_count(m->adapter), before = m->n;
     int rc = 0;
 
-    skip_tied_head(m);
+    peft_skip_head(m);
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = take_factors(m, i);
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        if (!m->taken[i] && peft_ends(peft_of_adapter(m, i)->name, tokens))
-            rc = take_tokens(m, i, tokens);
     for (size_t i = 0; rc == 0 && i < 2 * n; i++)
-        if (!m->taken[i % n] && is_head(m, i % n) == (i >= n))
+        if (!m->taken[i % n] && peft_ends(peft_of_adapter(m, i % n)->name, tokens) &&
+            peft_is_head(m, i % n) == (i >= n))
+            rc = take_tokens(m, i % n, tokens);
+    for (size_t i = 0; rc == 0 && i < 2 * n; i++)
+        if (!m->taken[i % n] && peft_is_head(m, i % n) == (i >= n))
             rc = take_copy(m, i % n);
     if (rc == 0 && m->n == before)
         rc = ckpt_fail(m->err, CKPT_EMISMATCH, "the adapter has no tensors");
@@ -479,36 +450,13 @@ static int take_adapter(struct peft_updates *m, const struct peft_adapter *a)
     if (rc == 0)
         rc = peft_untie(m);
     if (rc == 0)
+        rc = peft_check_rows(m);
+    if (rc == 0)
         rc = check_weight(m, before);
     peft_config_release(&m->config);
     ckpt_free(m->taken);
     m->taken = NULL;
     return rc;
-}
-
-/*
- * Once the head is untied, updates of the embedding that concern both apply to it too: rows of
- * tokens.
- */
-static int follow(struct peft_updates *m)
-{
-    const char *as = NULL;
-    size_t n = m->n;
-
-    for (size_t k = 0; k < n; k++)
-        as = m->update[k].as ? m->update[k].as : as;
-    for (size_t k = 0; as && k < n; k++) {
-        struct ckpt_lora_update u = m->update[k], *to;
-
-        if (u.as || u.base != m->embedding || u.rows == NONE || u.a != NONE || u.own != NONE)
-            continue;
-        to = peft_update_new(m, u.base, as);
-        if (!to)
-            return ckpt_err_code(m->err);
-        *to = u;
-        to->as = as;
-    }
-    return 0;
 }
 
 static int take_adapters(struct peft_updates *m, const struct peft_adapter *adapter, size_t n)
@@ -526,7 +474,7 @@ static int take_adapters(struct peft_updates *m, const struct peft_adapter *adap
         if (rc && n > 1)
             ckpt_err_in(m->err, "%s", adapter[m->from].name);
     }
-    return rc ? rc : follow(m);
+    return rc ? rc : peft_follow(m);
 }
 
 /* The base with its layers as the adapters use them: all of them in the same way. */

@@ -57,19 +57,27 @@ int peft_same_bytes(bool *same, struct ckpt_source *src, size_t i, size_t j,
 }
 
 /*
- * If the embedding alone changes, the head must keep its values and becomes a tensor of its own.
- * Token rows, adapters trained tied, and another vocabulary size change both, and the tie stays.
+ * If the embedding alone changes, the head must keep its values, those to which factors are added,
+ * and becomes a tensor of its own.  Token rows, adapters trained tied, and another vocabulary size
+ * change both, and the tie stays.
  */
 int peft_untie(struct peft_updates *m)
 {
     size_t e = peft_find_embedding(m->base), head = ckpt_source_find(m->base, "lm_head.weight");
     const struct ckpt_lora_update *u = e == SIZE_MAX || m->of_base[e] == PEFT_NONE
                                            ? NULL : &m->update[m->of_base[e]];
-    bool alone = u && (u->a != PEFT_NONE || u->own != PEFT_NONE) && !m->config.keeps_ties &&
-                 !m->tied_copy && !m->vocab && peft_is_tied(m->base);
+    bool both = m->config.keeps_ties || (u && u->a == PEFT_NONE && (m->tied_copy || m->vocab));
+    bool alone = u && (u->a != PEFT_NONE || u->own != PEFT_NONE) && !both && peft_is_tied(m->base);
 
-    if (alone && head == SIZE_MAX && !m->untied && !peft_update_new(m, e, "lm_head.weight"))
-        return ckpt_err_code(m->err);
+    if (alone && head == SIZE_MAX && !m->untied) {
+        size_t own = u->a != PEFT_NONE ? u->own : PEFT_NONE;    /* u moves with the list */
+        struct ckpt_lora_update *h = peft_update_new(m, e, "lm_head.weight");
+
+        if (!h)
+            return ckpt_err_code(m->err);
+        h->own = own;
+        h->resized = own != PEFT_NONE;
+    }
     m->untied |= alone || (head != SIZE_MAX && e != SIZE_MAX && m->of_base[head] != PEFT_NONE &&
                            peft_is_tied(m->base) && !m->config.keeps_ties &&
                            m->update[m->of_base[head]].rows == PEFT_NONE);

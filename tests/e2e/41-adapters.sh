@@ -14,7 +14,7 @@ merge() { ckpt-merge -q --provenance none "$@"; }
 for l in bloom-qkv gpt2-conv1d llama-all-linear llama-dora llama-embed llama-patterns llama-tokens t5-qv \
     mixtral-attn mixtral-experts qwen3moe-experts gptoss-experts mixtral-gate qwen2-lora-bias opt-bias-all \
     llama-dora-embed gpt2-dora llama-resized-save llama-resized-tied llama-resized-tokens llama-tied-both \
-    mixtral-saved gpt2-saved; do
+    mixtral-saved gpt2-saved llama-resized-tied-rows llama-resized-tied-lora llama-tied-rows; do
     t "$l" merge --adapter "$G/lora/$l/adapter" -o "$T/$l" "$G/lora/$l/base"
     t "$l is what PEFT gives" as_peft $l
     t "$l is not its base" changed $l
@@ -25,6 +25,10 @@ t "side files come along" test -e "$T/bloom-qkv/config.json"
 t "more tokens: config.json counts them" grep -q '"vocab_size": 64' "$T/llama-resized-tokens/config.json"
 mkdir "$T/no"
 t "a head that the adapter did not tie: config.json says so" grep -q '"tie_word_embeddings": false' "$T/gpt2-saved/config.json"
+t "another head than the embedding: config.json says so" grep -q '"tie_word_embeddings": false' "$T/llama-resized-tied-lora/config.json"
+t "one with the same rows: it says tied" grep -q '"tie_word_embeddings": true' "$T/llama-resized-tied-rows/config.json"
+t "an adapter with more tokens, without those of the head" merge --no-merge --to peft --exclude '*lm_head*' -o "$T/halved" "$G/lora/llama-resized-lora/adapter"
+expect_says 65 "gives no model" "model.embed_tokens.weight has 64 rows with the adapter, the head 60" merge --adapter "$T/halved" -o "$T/no/w" "$G/lora/llama-resized-lora/base"
 t "a base with an expert less" merge --exclude '*.experts.2.*' -o "$T/fewer" "$G/lora/mixtral-saved/base"
 expect_says 65 "a saved stack of other experts" "is not the shape of the base's experts" \
     merge --adapter "$G/lora/mixtral-saved/adapter" -o "$T/no/w" "$T/fewer"

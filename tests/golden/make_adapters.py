@@ -40,6 +40,9 @@ MODELS = {
     "llama-tied-tokens": ("llama", T, 0, dict(r=2, lora_alpha=4, target_modules=["k_proj"], trainable_token_indices=[11, 12, 13])),
     "llama-tied-save": ("llama", T, 0, dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
     "llama-tied-both": ("llama", T, 0, dict(r=2, lora_alpha=4, target_modules=["embed_tokens", "q_proj"], ensure_weight_tying=True)),
+    "llama-resized-tied-rows": ("llama", T, 64, dict(r=2, lora_alpha=4, target_modules=["q_proj"], trainable_token_indices=[3, 61])),
+    "llama-resized-tied-lora": ("llama", T, 64, dict(r=2, lora_alpha=4, target_modules=["q_proj", "embed_tokens"])),
+    "llama-tied-rows": ("llama", T, 0, dict(r=2, lora_alpha=4, target_modules=["q_proj"], trainable_token_indices={"embed_tokens": [3, 9], "lm_head": [4, 9]})),
     "two-adapters": ("qwen2", T, 0, dict(r=2, lora_alpha=5, target_modules=["q_proj", "embed_tokens"])),
 }
 SECOND = dict(r=3, lora_alpha=4, use_rslora=True, target_modules=["q_proj", "up_proj"])
@@ -121,6 +124,17 @@ def make_model(d, family, config, resize, lora):
         # the adapter did; half of it is what the adapter says.
         e = "model.embed_tokens.weight"
         state[e] = base[e] + (state[e] - base[e]) / 2
+    a = load_file(f"{d}/adapter/adapter_model.safetensors")
+    e, h = "model.embed_tokens", "base_model.model.lm_head"
+    if os.path.basename(d) == "llama-resized-tied-lora":
+        # Nor is the head changed, which merge_and_unload takes for the embedding.
+        state["lm_head.weight"] = a[f"base_model.model.{e}.base_layer.weight"]
+    if os.path.basename(d) == "llama-tied-rows":
+        # Each has rows of its own.
+        state[f"{e}.weight"] = base[f"{e}.weight"].clone()
+        state["lm_head.weight"] = base[f"{e}.weight"].clone()
+        state[f"{e}.weight"][[3, 9]] = a[f"base_model.model.{e}.token_adapter.trainable_tokens_delta"]
+        state["lm_head.weight"][[4, 9]] = a[f"{h}.token_adapter.trainable_tokens_delta"]
     save_changes(d, base, state)
 
 
