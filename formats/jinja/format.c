@@ -371,8 +371,8 @@ static void read_spec(struct run *r, struct spec *s, const char *at, const char 
     }
     if (at < end && strchr("+- ", *at))
         s->sign = *at++;
-    if (at < end && *at == '#')
-        s->alt = at++;
+    s->alt = at < end && *at == '#';
+    at += s->alt;
     if (at < end && *at == '0') {
         at++;
         s->zero = !s->align;
