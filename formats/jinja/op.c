@@ -235,8 +235,7 @@ static bool is_cased(const struct jv *v, char from, char to, char not_from, char
 static bool is_integer_test(struct run *r, enum test test, const struct jv *v,
                             const struct jv *by)
 {
-    int64_t n = test == T_DIVISIBLE ? (by->kind == V_INT ? by->i : 0) : 2,
-            i = v->kind == V_INT ? v->i : v->b;
+    int64_t n = test == T_DIVISIBLE ? (by->kind == V_INT ? by->i : 0) : 2, i;
 
     if (!is_whole(v) || n == 0 || n == -1) {
         if (is_whole(v) && n == -1)
@@ -244,6 +243,7 @@ static bool is_integer_test(struct run *r, enum test test, const struct jv *v,
         jinja_fail(r, CKPT_EFORMAT, "%s is no integer to be divided", jv_type(v));
         return false;
     }
+    i = v->kind == V_INT ? v->i : v->b;
     return test == T_ODD ? i % n != 0 : i % n == 0;
 }
 

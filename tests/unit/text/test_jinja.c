@@ -98,6 +98,7 @@ TEST(what_is_not_understood_is_refused_by_name)
     fails("a\n{% include 'x' %}", CKPT_EUNSUPPORTED, "chat template: line 2: no statement \"include\"");
     fails("{{ x|nothing }}", CKPT_EUNSUPPORTED, "line 1: no filter \"nothing\"");
     fails("{{ x is nothing }}", CKPT_EUNSUPPORTED, "no test \"nothing\"");
+    fails("{{ ['a'] | reject('odd') | list }}", CKPT_EFORMAT, "no integer to be divided");
     fails("{% if x %}", CKPT_EFORMAT, "ends before its \"elif\"");
     fails("{{ x", CKPT_EFORMAT, "a tag without end");
     fails("{{ 'x }}", CKPT_EFORMAT, "a string without end");
