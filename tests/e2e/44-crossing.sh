@@ -99,13 +99,17 @@ expect_says 66 "an adapter that names no base" "lora: an adapter, and its adapte
 # factors, ties.  The values are those of the merged model.
 printf '{"input_ids": [5, 7, 9, 3, 2, 11]}\n{"input_ids": [15, 17, 19, 13]}\n' >ids.jsonl
 scores() { ev --json -t ids.jsonl "$@" | grep -o '"loss": [^,]*, "perplexity": [^,]*' ; }
-for l in mixtral-experts qwen3moe-experts mixtral-saved mixtral-gate qwen2-lora-bias llama-tied-both gpt2-saved; do
+for l in mixtral-experts qwen3moe-experts mixtral-saved mixtral-gate qwen2-lora-bias llama-tied-both gpt2-saved \
+    llama-resized-save llama-resized-tied llama-resized-tied-rows llama-resized-tied-lora; do
     A=$G/lora/$l
     t "$l merged" ckpt-merge -q --adapter "$A/adapter" -o "$l" "$A/base"
     t "$l in memory" [ "$(scores --adapter "$A/adapter" "$A/base")" = "$(scores "$l")" ]
     t "$l, its base found beside it, in 16 bits" [ "$(scores --dtype bfloat16 "$A/adapter")" = "$(scores --dtype bfloat16 "$l")" ]
     t "$l is not its base" [ "$(scores "$l")" != "$(scores "$A/base")" ]
 done
+printf '{"input_ids": [5, 61, 63, 3]}\n' >more.jsonl
+t "tokens that the adapter added" ev -t more.jsonl --adapter "$G/lora/llama-resized-tied-rows/adapter" "$G/lora/llama-resized-tied-rows/base"
+expect_says 65 "and one that it did not" "64 (vocab_size)" ev -t <(echo '{"input_ids": [5, 64]}') --adapter "$G/lora/llama-resized-tied-rows/adapter" "$G/lora/llama-resized-tied-rows/base"
 t "two ranks" [ "$(scores --nproc 2 --adapter "$G/lora/mixtral-experts/adapter" "$G/lora/mixtral-experts/base")" = "$(scores mixtral-experts)" ]
 # How the factors were started says nothing once they are there.
 A=$G/lora/llama-all-linear want=$(scores --adapter "$A/adapter" "$A/base")

@@ -196,6 +196,7 @@ static int open_session(struct eval_opened *e, char path[4096], const char *mode
     json_t *config = NULL;
     char dir[4096];
     bool must = false;
+    int64_t vocab;
     int rc = 0;
 
     snprintf(path, 4096, "%s", model);
@@ -206,16 +207,21 @@ static int open_session(struct eval_opened *e, char path[4096], const char *mode
     else if (rc == 0 && adapter_lies_at(model) && !is_described(model))
         rc = ckpt_fail(err, CKPT_EUSAGE, "%s: an adapter itself, and --adapter %s needs a model",
                        model, adapter);
+    e->s.folded = adapter;              /* unless it is found that it need not be */
     find_description(dir, e->w, path);
     if (rc == 0 && (rc = session_open(&e->s, dir, e->w->tokenizer, &device, 1, err)) != 0)
         hint_description(rc, dir, err);
     if (rc == 0)
         e->s.dev->stop = &cli_stop;
     if (rc == 0 && adapter)
-        rc = adapter_must_fold(&must, config, adapter, e->s.arch, err);
-    if (rc == 0 && adapter && must)
-        e->s.folded = adapter;
-    else if (rc == 0 && adapter)
+        rc = adapter_must_fold(&must, &vocab, config, adapter, e->s.arch, err);
+    if (rc == 0 && adapter) {
+        e->s.folded = must ? adapter : NULL;
+        e->s.arch->vocab_size = vocab;
+        if (e->s.tokenizer)
+            rc = session_check_vocabulary(&e->s, err);
+    }
+    if (rc == 0 && adapter && !must)
         rc = adapt(&e->s, config, adapter, path, err);
     json_decref(config);
     return rc;

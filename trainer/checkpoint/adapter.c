@@ -290,14 +290,32 @@ static bool is_other(const char *name, const char *tokens, bool dora)
     return table && (dora || n < k || strncmp(table - k, tokens, k) != 0);
 }
 
-int adapter_must_fold(bool *must, const json_t *config, const char *dir, const struct arch *arch,
-                      struct ckpt_err *err)
+/* Rows of a copy of the embedding, whose module's name is `tokens`; 0: it is none. */
+static int64_t rows_of_copy(const struct ckpt_tensor *t, const char *tokens)
+{
+    static const char *const tails[] = {".weight", ".base_layer.weight",
+                                        ".token_adapter.base_layer.weight"};
+    size_t n = strlen(t->name), k = strlen(tokens);
+
+    for (size_t i = 0; t->shape.rank == 2 && i < sizeof tails / sizeof tails[0]; i++) {
+        size_t m = strlen(tails[i]);
+
+        if (n > m + k && strcmp(t->name + n - m, tails[i]) == 0 && t->name[n - m - k - 1] == '.' &&
+            strncmp(t->name + n - m - k, tokens, k) == 0)
+            return t->shape.dim[0];
+    }
+    return 0;
+}
+
+int adapter_must_fold(bool *must, int64_t *vocab, const json_t *config, const char *dir,
+                      const struct arch *arch, struct ckpt_err *err)
 {
     static const char *const always[] = {"target_parameters", "lora_bias", "ensure_weight_tying"};
     char tokens[CKPT_MAX_NAME + 1];
     struct ckpt_source *src;
     int rc = ckpt_open_as(&src, "peft", dir, NULL, err);
 
+    *vocab = arch->vocab_size;
     *must = arch->num_experts > 0 && said(config, "modules_to_save");
     if (rc)
         return rc;
@@ -306,8 +324,14 @@ int adapter_must_fold(bool *must, const json_t *config, const char *dir, const s
     snprintf(tokens, sizeof tokens, "%s", arch_tokens_name(arch));
     if (strrchr(tokens, '.'))
         *strrchr(tokens, '.') = '\0';
-    for (size_t i = 0; !*must && i < ckpt_source_count(src); i++)
-        *must = is_other(ckpt_source_tensor(src, i)->name, tokens, said(config, "use_dora"));
+    for (size_t i = 0; i < ckpt_source_count(src); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+        int64_t rows = rows_of_copy(t, tokens);
+
+        *vocab = rows > 0 ? rows : *vocab;
+        *must |= is_other(t->name, tokens, said(config, "use_dora"));
+    }
+    *must |= *vocab != arch->vocab_size;
     ckpt_source_close(src);
     return 0;
 }

@@ -32,11 +32,11 @@ void adapter_tell_modules(const json_t *saved, const json_t *wanted, const struc
 int adapter_base(char path[4096], const json_t *config, const char *dir, struct ckpt_err *err);
 /*
  * Whether a saved adapter changes what no parameters are made for beside the model's, as stacks of
- * experts, biases of factors or the head: it is used by folding it into the weights
- * (session.folded).
+ * experts, biases of factors, the head or another number of tokens, *vocab: it is used by folding
+ * it into the weights (session.folded).
  */
-int adapter_must_fold(bool *must, const json_t *config, const char *dir, const struct arch *arch,
-                      struct ckpt_err *err);
+int adapter_must_fold(bool *must, int64_t *vocab, const json_t *config, const char *dir,
+                      const struct arch *arch, struct ckpt_err *err);
 /* True when path is a directory with an adapter_config.json. */
 bool adapter_lies_at(const char *path);
 

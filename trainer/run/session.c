@@ -130,11 +130,7 @@ static int open_device(struct session *s, const struct device_opts *wanted, stru
                             : device_join(s->dev, s->comm, err);
 }
 
-/*
- * A vocabulary that the model has no rows for is another model's.  Tokens that were added beyond
- * them are common and may never be met: data that needs one is refused when it is read.
- */
-static int check_vocabulary(const struct session *s, struct ckpt_err *err)
+int session_check_vocabulary(const struct session *s, struct ckpt_err *err)
 {
     int32_t own = tokenizer_own_size(s->tokenizer), all = tokenizer_size(s->tokenizer);
     int64_t rows = s->arch->vocab_size;
@@ -170,7 +166,7 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
     if (!s->tokenizer_dir)
         return 0;
     rc = tokenizer_open_dir(&s->tokenizer, s->tokenizer_dir, err);
-    return rc ? rc : check_vocabulary(s, err);
+    return rc || s->folded ? rc : session_check_vocabulary(s, err);
 }
 
 int session_join(struct session *s, int ranks, int64_t timeout_s, struct ckpt_err *err)

@@ -68,6 +68,12 @@ int session_device(struct device_opts *opts, char name[32], const struct comm *c
  */
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
                  const struct device_opts *device, int ranks, struct ckpt_err *err);
+/*
+ * A vocabulary that the model has no rows for is another model's: CKPT_EMISMATCH.  Tokens that were
+ * added beyond them are common and may never be met: a warning; data that needs one is refused when
+ * it is read.  session_open does this, unless an adapter is folded in, which may have more.
+ */
+int session_check_vocabulary(const struct session *s, struct ckpt_err *err);
 /* Look whether a checkpoint has a head of its own where the description ties it to the embedding;
  * then it is untied, with a warning.  Before session_plan. */
 int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err);
