@@ -78,6 +78,10 @@ t "TRL's own defaults apply" is learning_rate 2.0e-05 --config "$T/trl.yaml"
 t "with the place they come from" bash -c "ckpt-train --config $T/trl.yaml --print-config | grep -qx 'max_seq_length: 1024  # default of TRL'"
 t "a flag wins" is learning_rate 0.0001 --config "$T/trl.yaml" --learning-rate 1e-4
 t "an adapter" is lora_rank 32 --config "$T/trl.yaml"
+evaluating() { ckpt-train --config <(cat "$T/trl.yaml"; echo 'eval_strategy: epoch') --print-config "$@" | grep -q '^eval_split: test  # default of TRL$'; }
+t "a split to evaluate on, where there is evaluation" evaluating
+t "not where data is given for it" bash -c "! ckpt-train --config $T/trl.yaml --eval-strategy epoch --print-config --eval-file x | grep '^eval_split:'"
+t "nor where nothing is evaluated" bash -c "! ckpt-train --config $T/trl.yaml --print-config | grep '^eval_split:'"
 sed "s|Qwen/Qwen3-0.6B|$T/base|; s|trl-lib/Capybara|$T/train.jsonl|; s|lora_r: 32|lora_r: 2|" "$T/trl.yaml" >"$T/trl-here.yaml"
 t "TRL's file runs" ckpt-train -q --device cpu --config "$T/trl-here.yaml" --lora_target_modules query_key_value --max-length 32 --max-steps 2 -o "$T/trl-run"
 sed -i 's/use_peft: true/use_peft: false/' "$T/trl.yaml"

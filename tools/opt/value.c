@@ -301,6 +301,7 @@ const char *opt_value_text(char dst[64], enum opt_kind kind, const union opt_val
     case OPT_KIND_TEXT:
     case OPT_KIND_PATH:
     case OPT_KIND_ENUM:  return v->text ? v->text : "none";
+    case OPT_KIND_LIST:  return v->n ? "some" : "none";
     default:             return "none";
     }
 }

@@ -113,9 +113,36 @@ static const char mixture[] =
     "--train-file is repeatable, and --train-split names splits; weights of data sets are not done";
 static const char preferences[] = "supervised fine-tuning is done; preferences and rewards are not";
 
+/* The program's own name of the split is for runs that evaluate, where nothing else names the data. */
+static int trl_test_split(struct opt_put *put, const char *const *value, size_t n,
+                          struct ckpt_err *err)
+{
+    static const char *const none[][2] = {
+        {"eval-strategy", "no"}, {"train-split-ratio", "0"}, {"eval-file", "none"},
+    };
+    const char *when = opt_put_other(put, "eval_strategy");
+
+    if (!when)
+        when = opt_put_other(put, "evaluation_strategy");
+    if (!opt_put_is_default(put))
+        return when && strcmp(when, "no") == 0
+                   ? 0 : opt_put_option(put, "eval-split", value[0], err);
+    for (n = 0; when && n < sizeof none / sizeof none[0]; n++) {
+        const char *has = opt_put_text(put, none[n][0]);
+
+        if (!has)
+            return ckpt_nomem(err, 64);
+        if ((strcmp(has, none[n][1]) == 0) != (n > 0))
+            return 0;
+    }
+    return when ? opt_put_default(put, "eval-split", value[0], err) : 0;
+}
+
 static const struct opt_field trl_fields[] = {
     OPT_DOES("bf16", "bf16", .convert = train_names_bf16),
     OPT_DOES("dataset_train_split", "train-split", .when = "dataset_name"),
+    OPT_DOES("dataset_test_split", "eval-split", .when = "dataset_name", .convert = trl_test_split,
+             .says = "unless eval_strategy is no"),
     OPT_NOT_DONE("env", "", "variables of the environment are set by the shell"),
     OPT_NOT_DONE("dataset_mixer", "", mixture),
     OPT_NOT_DONE("dataset_mixture", "", mixture),
@@ -130,7 +157,7 @@ static const struct opt_field trl_fields[] = {
 static const struct opt_field_default trl_absent[] = {
     {"learning_rate", "2e-5"}, {"gradient_checkpointing", "true"}, {"logging_steps", "10"},
     {"max_length", "1024"}, {"dataset_train_split", "train"}, {"bf16", "true"},
-    {"assistant_only_loss", "false"},
+    {"dataset_test_split", "test"}, {"assistant_only_loss", "false"},
     {"lora_r", "16"}, {"lora_alpha", "32"}, {"lora_dropout", "0.05"},
 };
 
