@@ -52,6 +52,19 @@ small() { (ulimit -f 8; train --nproc 2 --model "$OPT" --train-file lm); }
 expect 74 "a limit on files" small
 t "is told" says ": File too large"
 
+# Copies of the data on two hosts, of which one is older.
+rows lm-older "$LM" '{"input_ids": [5, 7], "labels": [5, 7]}'
+pair() {        # OPTION of both ranks, then the file of each
+    local port=$((20000 + RANDOM % 12000)) r f=("$2" "$3") option=$1; shift 3
+    for r in 1 0; do
+        RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port train --model "$OPT" "$option" "${f[r]}" "$@" &
+    done
+    wait $!
+}
+expect_says 78 "ranks with other data" "rank 1: --train-file is 12 samples, digest " pair --train-file lm lm-older
+expect_says 78 "with other data to evaluate on" "rank 1: --eval-file is 12 samples, digest " pair --eval-file lm lm-older --train-file lm --eval-steps 2
+t "with the same, of other names" bash -c "cp lm lm-copy; $(declare -f pair train); OPT=$OPT; pair --train-file lm lm-copy -o copied"
+
 # -- pipes ---------------------------------------------------------------------------------------
 printf 'model: %s\ntrain-file: lm\nmax-steps: 2\nnproc: 2\n' "$OPT" >run.yaml
 t "data of a pipe by its name" train --model "$OPT" --nproc 2 --train-file <(cat lm) --eval-file <(cat lm) --max-steps 2 -o p1

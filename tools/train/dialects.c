@@ -113,7 +113,7 @@ static const char mixture[] =
     "--train-file is repeatable, and --train-split names splits; weights of data sets are not done";
 static const char preferences[] = "supervised fine-tuning is done; preferences and rewards are not";
 
-/* The program's own name of the split is for runs that evaluate, where nothing else names the data. */
+/* The program's own name of the split is for runs that evaluate, where nothing else names data. */
 static int trl_test_split(struct opt_put *put, const char *const *value, size_t n,
                           struct ckpt_err *err)
 {

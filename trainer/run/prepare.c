@@ -1,6 +1,9 @@
 /* prepare - what a run does before its first step; see run_own.h. */
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "libckpt/digest.h"
 #include "libckpt/log.h"
 #include "trainer/comm/report.h"
 #include "trainer/checkpoint/changed.h"
@@ -147,6 +150,33 @@ static int find_start(struct run_job *r, struct ckpt_err *err)
     return run_output_check(&o, err);
 }
 
+/* A copy of the data on one host that is older than the others': ranks would take other steps. */
+static int same_data(struct run_job *r, const unsigned char train[16], struct ckpt_err *err)
+{
+    const struct data_source *const source[] = {r->data.train.source, r->data.eval.source};
+    char text[2][96];
+    const char *const line[] = {text[0], text[1]};
+    unsigned char print[16];
+    size_t n = 0;
+    int rc = 0;
+
+    if (r->session.comm->world_size == 1)
+        return 0;
+    memcpy(print, train, sizeof print);
+    for (; rc == 0 && n < 2 && source[n]; n++) {
+        char hex[33];
+
+        if (n == 1)
+            rc = data_source_fingerprint(source[n], print, err);
+        ckpt_digest_hex(hex, print, sizeof print);
+        snprintf(text[n], sizeof text[n], "%s %lld samples, digest %s",
+                 n == 0 ? "train_file" : "eval_file", (long long)data_source_count(source[n]),
+                 hex);
+    }
+    rc = comm_agree(r->session.comm, rc, err);
+    return rc ? rc : comm_same(r->session.comm, line, n, err);
+}
+
 int run_prepare(struct run_job *r, struct ckpt_err *err)
 {
     const struct settings *s = r->s;
@@ -186,7 +216,8 @@ int run_prepare(struct run_job *r, struct ckpt_err *err)
         rc = data_source_fingerprint(r->data.train.source, r->checkpoint.data, err);
     if (rc == 0)
         rc = data_source_template(r->data.train.source, r->checkpoint.chat, err);
-    if ((rc = comm_agree(r->session.comm, rc, err)) != 0)
+    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 ||
+        (rc = same_data(r, r->checkpoint.data, err)) != 0)
         return rc;
     if (s->dry_run)
         return *r->start.resume ? run_start_check(&r->start, &r->session, &r->checkpoint, &r->state,
