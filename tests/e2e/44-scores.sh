@@ -82,6 +82,9 @@ for layer in 1 2 3; do
     t "E7 X3 layer $layer" near "$(bert f1 --bertscore-layer $layer)" "$(golden $layer false f)" 1e-5
     t "layer $layer with idf" near "$(bert p --bertscore-layer $layer --bertscore-idf)" "$(golden $layer true p)" 1e-5
 done
+sed -i.full -E 's/("model_max_length": )40/\116/' enc/tokenizer_config.json
+t "texts are cut to the tokenizer's length" near "$(bert f1 --bertscore-layer 2)" "$(golden 216 false f)" 1e-5
+mv enc/tokenizer_config.json.full enc/tokenizer_config.json
 t "recall" near "$(bert r --bertscore-layer 3)" "$(golden 3 false r)" 1e-5
 printf 'LAYER,P,R,F\n2,0.1,0.2,0.3\n3,0.5,0.5,0.5\n' >baseline.csv
 t "rescaled by a baseline" near "$(bert f1 --bertscore-layer 2 --bertscore-baseline baseline.csv)" "$(awk -v f="$(golden 2 false f)" 'BEGIN { printf "%.9f", (f - 0.3) / 0.7 }')" 2e-5

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/families/arch.h"
+#include "libckpt/base/json.h"
 #include "libckpt/file.h"
 #include "libckpt/io/path.h"
 #include "libckpt/log.h"
@@ -42,6 +43,7 @@ struct work {
     size_t           n;
     struct text     *text;      /* of every row its prediction, then its references */
     size_t           n_text;
+    int64_t          most;      /* tokens that a text may have */
     int64_t          longest;   /* tokens of a text */
     int64_t          layer, D;
     int32_t          cls, sep;  /* ids around a text */
@@ -114,7 +116,7 @@ static int read_baseline(struct work *w, struct ckpt_err *err)
 /* Tokenise without white space around it; what is too long loses its end, not the last token. */
 static int encode(struct work *w, struct text *t, const char *text, struct ckpt_err *err)
 {
-    int64_t most = arch_max_positions(w->s.arch), n;
+    int64_t n;
     struct encoding enc = {0};
     size_t len;
     const char *s = words_strip(text, &len);
@@ -124,8 +126,7 @@ static int encode(struct work *w, struct text *t, const char *text, struct ckpt_
     int rc = copy ? tokenizer_encode(w->s.tokenizer, &enc, copy, strlen(copy), true, err)
                   : ckpt_nomem(err, len);
 
-    most = most > 0 ? most : DEFAULT_POSITIONS;
-    n = (int64_t)enc.n < most ? (int64_t)enc.n : most;
+    n = (int64_t)enc.n < w->most ? (int64_t)enc.n : w->most;
     if (rc == 0 && n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "an empty text has no token");
     t->id = rc ? NULL : ckpt_arena_alloc(&w->arena, (size_t)n, sizeof *t->id);
@@ -285,6 +286,29 @@ static int match_all(struct work *w, double *stat, struct ckpt_err *err)
 
 /* -- the whole -------------------------------------------------------------------------------- */
 
+/* The positions of the model, or fewer if the tokenizer has model_max_length. */
+static int read_most(struct work *w, struct ckpt_err *err)
+{
+    static const char name[] = "tokenizer_config.json";
+    int64_t most = arch_max_positions(w->s.arch);
+    struct ckpt_file *file = NULL;
+    json_t *config = NULL, *v;
+    int rc = 0;
+
+    w->most = most > 0 ? most : DEFAULT_POSITIONS;
+    if (!w->s.tokenizer_dir || !ckpt_dir_has(w->s.tokenizer_dir, name))
+        return 0;
+    rc = ckpt_file_open_at(&file, w->s.tokenizer_dir, name, err);
+    if (rc == 0)
+        rc = ckpt_json_read(&config, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
+    v = json_object_get(config, "model_max_length");
+    if (json_is_integer(v) && json_integer_value(v) > 2 && json_integer_value(v) < w->most)
+        w->most = json_integer_value(v);
+    json_decref(config);
+    ckpt_file_close(file);
+    return rc;
+}
+
 static int open_encoder(struct work *w, struct ckpt_err *err)
 {
     struct device_opts device = {.name = w->w->device, .threads = (int)w->w->threads,
@@ -297,9 +321,10 @@ static int open_encoder(struct work *w, struct ckpt_err *err)
     if (w->s.arch->stack != ARCH_ENCODER)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: BERTScore is by an encoder, such as BERT",
                          w->w->model);
-    return w->s.tokenizer ? choose_layer(w, err)
-                          : ckpt_fail(err, CKPT_ENOTFOUND, "%s: there is no tokenizer in it",
-                                      w->w->model);
+    if (!w->s.tokenizer)
+        return ckpt_fail(err, CKPT_ENOTFOUND, "%s: there is no tokenizer in it", w->w->model);
+    rc = read_most(w, err);
+    return rc ? rc : choose_layer(w, err);
 }
 
 static int load_encoder(struct work *w, struct ckpt_err *err)
