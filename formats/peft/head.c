@@ -102,7 +102,9 @@ int peft_follow(struct peft_updates *m)
     for (size_t k = 0; as && k < n; k++) {
         struct ckpt_lora_update u = m->update[k], *to;
 
-        if (u.as || u.base != m->embedding || u.rows == NONE || u.a != NONE || u.own != NONE ||
+        bool rows_alone = u.rows != NONE && u.a == NONE && u.own == NONE;
+
+        if (u.as || u.base != m->embedding || !(rows_alone || m->both[u.from]) ||
             has_rows(m, n, as, u.from))
             continue;
         to = peft_update_new(m, u.base, as);

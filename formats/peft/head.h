@@ -27,7 +27,7 @@ int peft_take_head_rows(bool *took, struct peft_updates *m, size_t i, const int6
                         size_t n);
 /*
  * After all adapters: once the head has its own tensor, updates of the embedding that concern both
- * apply to it too: rows of tokens.
+ * apply to it too: rows of tokens, and those of adapters that were trained tied.
  */
 int peft_follow(struct peft_updates *m);
 /* CKPT_EMISMATCH if embedding and head have different numbers of rows by the current adapter. */

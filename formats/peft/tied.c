@@ -69,6 +69,7 @@ int peft_untie(struct peft_updates *m)
     bool both = m->config.keeps_ties || (u && u->a == PEFT_NONE && (m->tied_copy || m->vocab));
     bool alone = u && (u->a != PEFT_NONE || u->own != PEFT_NONE) && !both && peft_is_tied(m->base);
 
+    m->both[m->from] = both && !alone;
     if (alone && head == SIZE_MAX && !m->untied) {
         size_t own = u->a != PEFT_NONE ? u->own : PEFT_NONE;    /* u moves with the list */
         struct ckpt_lora_update *h = peft_update_new(m, e, "lm_head.weight");

@@ -19,6 +19,8 @@ struct peft_updates {
     /* Of all adapters: */
     size_t                   embedding; /* of a base whose head is tied, or NONE */
     bool                     untied;    /* the head becomes a tensor of its own */
+    bool                     both[CKPT_LORA_MAX_ADAPTERS];  /* which change a tied head with the
+                                                               embedding */
     int64_t                  vocab;     /* new number of rows of the embedding; 0: unchanged */
     /* Of the current adapter: */
     struct ckpt_source      *adapter;

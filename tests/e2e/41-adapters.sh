@@ -85,6 +85,14 @@ t "a mean of 16 bits as 32" mean --dtype f32 -o "$T/mean1"
 for i in lossy large; do t "$i in 32" merge --dtype f32 -o "$T/$i-32" "$T/$i"; done
 t "their mean" merge --average -o "$T/mean2" "$T/lossy-32" "$T/large-32"
 t "has the same bytes" same_files "$T/mean1" "$T/mean2"
+# One that was trained tied changes the head too, which another one unties.
+B2=$G/lora/llama-tied-both; cp -r "$B2/adapter" "$T/apart"; sed -i 's/"ensure_weight_tying": true/"ensure_weight_tying": false/' "$T/apart/adapter_config.json"
+t "an embedding without its head" merge --no-merge --to peft --exclude '*lm_head*' -o "$T/apart1" "$T/apart"
+t "a tied one beside one that is not" merge --adapter "$B2/adapter:0.5" --adapter "$T/apart1:0.5" -o "$T/tied2" "$B2/base"
+t "alone" merge --adapter "$B2/adapter:0.5" -o "$T/tied1" "$B2/base"
+t "its head" merge --include model.embed_tokens.weight --rename model.embed_tokens=lm_head -o "$T/head1.safetensors" "$T/tied1"
+t "is that of both" merge --include lm_head.weight -o "$T/head2.safetensors" "$T/tied2"
+t "the same values" close_to "$T/head1.safetensors" "$T/head2.safetensors"
 # Without --base: what the adapter's config names, from here or beside the adapter, or a refusal.
 t "LoRA, its base found beside it" ckpt-merge -q --provenance none -o "$T/found" "$G/lora/bloom-qkv/adapter"
 t "LoRA, the same bytes again" same_files "$T/found" "$T/bloom-qkv"
