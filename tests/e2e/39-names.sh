@@ -137,6 +137,18 @@ t "and instructions are not" is packing false --config "$T/lf.yaml"
 t "its words for what is refused by name, images and inference" shown --config <(cat "$T/lf.yaml"; printf '%s\n' 'image_max_pixels: 262144' 'pref_loss: sigmoid' 'galore_rank: 8' 'export_dir: x' 'infer_backend: huggingface')
 t "alpha is twice the rank" is lora_alpha 4 --config "$T/lf.yaml"
 t "columns of dataset_info.json" is field_mapping '"{\"instruction\": \"title\"}"' --config <(sed 's/^dataset: a/dataset: b/' "$T/lf.yaml")
+# What a data set's description says is done, or refused by name.
+described() {   # STATUS NAME TEXT DESCRIPTION
+    printf '{"a": {"file_name": "a.jsonl"}, "c": %s}' "$4" >"$T/lf/other/dataset_info.json"
+    expect_in "${3:+.err}" "$3" "$1" "$2" ckpt-train --print-config --config <(sed "s/^dataset: a/dataset: a,c/; s|^dataset_dir: .*|dataset_dir: $T/lf/other|" "$T/lf.yaml")
+}
+mkdir "$T/lf/other"
+described 78 "data sets of other shapes in one run" "are read alike, but a has instruction, input and output, and c has chats in conversations" '{"file_name": "c.jsonl", "formatting": "sharegpt"}'
+described 78 "a column of earlier turns" "c: columns.history earlier is not done" '{"file_name": "c.jsonl", "columns": {"history": "earlier"}}'
+described 78 "a system's text beside instructions" "c: columns.system is done in chats alone" '{"file_name": "c.jsonl", "columns": {"system": "sys"}}'
+described 78 "other names of roles" "c: tags.user_tag customer is not done" '{"file_name": "c.jsonl", "tags": {"user_tag": "customer"}}'
+described 78 "a part of a data set" "c: num_samples is not done" '{"file_name": "c.jsonl", "num_samples": 5}'
+described 0 "what is said beside its default" "" '{"file_name": "c.jsonl", "formatting": "alpaca", "columns": {"prompt": "instruction", "system": null}, "tags": {"role_tag": "from", "user_tag": "human"}}'
 t "a data set of the Hub" is train_file '["hf://datasets/o/n"]' --config <(sed 's/^dataset: a/dataset: hub/' "$T/lf.yaml")
 expect_says 78 "a data set that is not there" "has no data set none" ckpt-train --config <(sed 's/^dataset: a/dataset: none/' "$T/lf.yaml")
 expect_says 78 "stages that are not done" "stage dpo: supervised fine-tuning" ckpt-train --config <(sed 's/^stage: sft/stage: dpo/' "$T/lf.yaml")

@@ -1,5 +1,6 @@
 /* train/factory - LLaMA-Factory's dataset_info.json: names of data sets -> files, and columns;
  * see train/names.h. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,18 +17,86 @@ static const char *text(const json_t *of, const char *name)
     return json_string_value(json_object_get(of, name));
 }
 
+/* Members of a data set's columns and tags, and the values that are read, the program's own first. */
+static const struct { const char *name, *values; } columns[] = {
+    /* renamed by put_columns */
+    {"prompt", NULL}, {"query", NULL}, {"response", NULL}, {"messages", NULL}, {"system", NULL},
+    {"tools", "tools"},
+}, tags[] = {
+    {"role_tag", "from role"}, {"content_tag", "value content"}, {"user_tag", "human user"},
+    {"assistant_tag", "gpt assistant"}, {"observation_tag", "observation tool function_response"},
+    {"function_tag", "function_call assistant"}, {"system_tag", "system"},
+};
+
+static bool has_word(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = words; n > 0 && (p = strstr(p, word)) != NULL; p += n)
+        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0'))
+            return true;
+    return false;
+}
+
+/* What would be left out of the records, or read in another way, is refused by name. */
+static int check_members(struct opt_put *put, const char *set, const json_t *info, bool is_tags,
+                         struct ckpt_err *err)
+{
+    const char *where = is_tags ? "tags" : "columns", *name;
+    size_t n = is_tags ? sizeof tags / sizeof tags[0] : sizeof columns / sizeof columns[0];
+    json_t *value;
+
+    json_object_foreach(json_object_get(info, where), name, value) {
+        const char *is = json_string_value(value);
+        size_t i = 0;
+
+        while (i < n && strcmp(is_tags ? tags[i].name : columns[i].name, name) != 0)
+            i++;
+        if (json_is_null(value) ||
+            (i < n && is && (!is_tags && !columns[i].values)) ||
+            (i < n && is && has_word(is_tags ? tags[i].values : columns[i].values, is)))
+            continue;
+        return opt_put_refuse(put, err, "%s: %s.%s %s is not done", set, where, name,
+                              is ? is : "of another kind");
+    }
+    return 0;
+}
+
+static bool is_chat(const json_t *info)
+{
+    const char *formatting = text(info, "formatting");
+
+    return formatting && strcmp(formatting, "alpaca") != 0;
+}
+
+/* What all data sets of a run must have alike, as their records are read alike. */
+static const char *shape(struct opt_put *put, const json_t *info)
+{
+    static const char *const names[][2] = {{"prompt", "instruction"}, {"query", "input"},
+                                           {"response", "output"}};
+    const json_t *of = json_object_get(info, "columns");
+    const char *is[3], *messages = text(of, "messages");
+
+    if (is_chat(info))
+        return ckpt_arena_printf(opt_put_arena(put), "chats in %s",
+                                 messages ? messages : "conversations");
+    for (size_t i = 0; i < 3; i++)
+        is[i] = text(of, names[i][0]) ? text(of, names[i][0]) : names[i][1];
+    return ckpt_arena_printf(opt_put_arena(put), "%s, %s and %s", is[0], is[1], is[2]);
+}
+
 /* {"instruction": "title"}: the names of our fields -> columns of the data. */
 static int put_columns(struct opt_put *put, const json_t *info, struct ckpt_err *err)
 {
     static const char *const names[][2] = {{"prompt", "instruction"}, {"query", "input"},
                                            {"response", "output"}, {"system", "system"}};
-    const json_t *columns = json_object_get(info, "columns");
-    const char *messages = text(columns, "messages");
+    const json_t *of = json_object_get(info, "columns");
+    const char *messages = text(of, "messages");
     char *map = NULL;
     int rc = 0;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *column = text(columns, names[i][0]);
+        const char *column = text(of, names[i][0]);
 
         if (!column || strcmp(column, names[i][1]) == 0)
             continue;
@@ -52,6 +121,26 @@ static int put_columns(struct opt_put *put, const json_t *info, struct ckpt_err 
     return rc;
 }
 
+/* A data set against the first one of the run. */
+static int check_shape(struct opt_put *put, const json_t *all, const char *name,
+                       struct ckpt_err *err)
+{
+    const char *sets = opt_put_other(put, "dataset"), *was, *is;
+    const char *first = sets ? ckpt_arena_strndup(opt_put_arena(put), sets, strcspn(sets, ", "))
+                             : name;
+    const json_t *info = json_object_get(all, name), *other;
+
+    if (!first)
+        return ckpt_nomem(err, strlen(sets));
+    if (!(other = json_object_get(all, first)))
+        return 0;
+    if (!(was = shape(put, other)) || !(is = shape(put, info)))
+        return ckpt_nomem(err, 64);
+    return strcmp(was, is) == 0
+        ? 0 : opt_put_refuse(put, err, "the data sets of a run are read alike, but %s has %s, and "
+                             "%s has %s", first, was, name, is);
+}
+
 static int put_set(struct opt_put *put, const char *option, const json_t *all, const char *dir,
                    const char *name, struct ckpt_err *err)
 {
@@ -68,8 +157,17 @@ static int put_set(struct opt_put *put, const char *option, const json_t *all, c
                               "hf_hub_url", dir, name);
     if (json_is_true(json_object_get(info, "ranking")))
         return opt_put_refuse(put, err, "%s is for ranking: supervised data is wanted", name);
+    if (json_object_get(info, "num_samples") || json_object_get(info, "folder"))
+        return opt_put_refuse(put, err, "%s: %s is not done", name,
+                              json_object_get(info, "folder") ? "folder" : "num_samples");
+    if (!is_chat(info) && text(json_object_get(info, "columns"), "system"))
+        return opt_put_refuse(put, err, "%s: columns.system is done in chats alone", name);
     if (!at)
         return ckpt_nomem(err, strlen(name));
+    if ((rc = check_members(put, name, info, false, err)) != 0 ||
+        (rc = check_members(put, name, info, true, err)) != 0 ||
+        (rc = check_shape(put, all, name, err)) != 0)
+        return rc;
     rc = opt_put_option(put, option, at, err);
     return rc ? rc : put_columns(put, info, err);
 }
