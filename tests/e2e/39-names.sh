@@ -250,6 +250,8 @@ expect_says 78 "words that stand for nothing in a format" "no_input_format: {inp
 expect_says 78 "and conversions of Python's" "format: {input!r} stands for nothing there; {instruction} or {input} does" own '{format: "{input!r}"}'
 expect_says 78 "and lone braces" 'system_format: a lone brace at "} {system}"' own '{system_format: "} {system}"}'
 expect_says 78 "and two kinds of records" "data sets of several kinds" own 'alpaca\n  - path: x\n    type: {format: "{input}"}'
+expect_says 78 "of plain names, too" "data sets of several kinds" own 'alpaca\n  - path: x\n    type: chat_template'
+t "two kinds of chats are one" own 'chat_template\n  - path: x\n    type: sharegpt'
 expect_says 78 "qlora is not done" "adapter qlora: lora is done" ckpt-train --config <(sed 's/^adapter: lora/adapter: qlora/' "$T/ax.yml")
 
 # -- special tokens -------------------------------------------------------------------------------

@@ -207,6 +207,11 @@ int train_names_custom_prompt(struct opt_put *put, const char *const *value, siz
     return put_text(put, "completion-template", &out, err);
 }
 
+static bool is_chat(const char *type)
+{
+    return strcmp(type, "chat_template") == 0 || strcmp(type, "sharegpt") == 0;
+}
+
 int train_names_record_type(struct opt_put *put, const char *const *value, size_t n,
                             struct ckpt_err *err)
 {
@@ -215,11 +220,13 @@ int train_names_record_type(struct opt_put *put, const char *const *value, size_
         "provides further context{/input}. Write a response that appropriately completes the "
         "request.\n\n### Instruction:\n{instruction}\n\n{?input}### Input:\n{input}\n\n{/input}"
         "### Response:\n";
+    const char *first = opt_put_other(put, "datasets.*.type");
     int rc;
 
     (void)n;
-    if (strcmp(value[0], "chat_template") == 0 || strcmp(value[0], "sharegpt") == 0 ||
-        strcmp(value[0], "completion") == 0)
+    if (first && strcmp(first, value[0]) != 0 && !(is_chat(first) && is_chat(value[0])))
+        return opt_put_refuse(put, err, two_kinds);
+    if (is_chat(value[0]) || strcmp(value[0], "completion") == 0)
         return 0;
     if (strcmp(value[0], "alpaca") != 0)
         return opt_put_refuse(put, err, "type %s is not done: a mapping with format, "
