@@ -112,9 +112,11 @@ static int choose(const struct record_ops **out, const char *name, struct ckpt_f
     if (!*out) {
         ckpt_fail(err, CKPT_EUNSUPPORTED, "neither JSON nor CSV nor parquet nor "
                   "Arrow nor token ids nor a .txt file");
-        return n > 262 && (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head + 257, "ustar", 5) == 0)
-                   ? ckpt_err_hint(err, "it is an archive: unpack it, a folder of files is read")
-                   : CKPT_EUNSUPPORTED;
+        return ckpt_err_hint(err, n > 262 && (memcmp(head, "PK\3\4", 4) == 0 ||
+                                              memcmp(head + 257, "ustar", 5) == 0)
+                                      ? "it is an archive: unpack it, a folder of files is read"
+                                      : "CSV and text are known by names that end in .csv, .tsv "
+                                        "or .txt");
     }
     return 0;
 }

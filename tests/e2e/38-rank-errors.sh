@@ -70,6 +70,11 @@ printf 'model: %s\ntrain-file: lm\nmax-steps: 2\nnproc: 2\n' "$OPT" >run.yaml
 t "data of a pipe by its name" train --model "$OPT" --nproc 2 --train-file <(cat lm) --eval-file <(cat lm) --max-steps 2 -o p1
 t "of standard input" train --model "$OPT" --nproc 2 --train-file - --max-steps 2 -o p2 <lm
 t "the same run" cmp p1/checkpoint-2/model.safetensors p2/checkpoint-2/model.safetensors
+piped() { cat "$1" | train --model "$OPT" --nproc 2 --train-file - --max-steps 2; }
+expect_says 65 "which ranks name as such" "/dev/stdin: record 4: token 2 has id 100000" piped lm-id
+printf 'prompt,completion\na,b\n' >rows.csv
+expect_says 65 "CSV without a name" "/dev/stdin: neither JSON nor CSV" piped rows.csv
+t "is told how it is known" says "hint: CSV and text are known by names that end in .csv, .tsv or .txt"
 t "settings of a pipe" train --config <(cat run.yaml) --max-steps 2 -o p3
 t "of standard input beside another pipe" bash -c "$(declare -f train); cat run.yaml | train --config - --eval-file <(cat lm) --max-steps 2 -o p4"
 t "the same run too" bash -c "cmp p1/checkpoint-2/model.safetensors p3/checkpoint-2/model.safetensors && cmp p1/checkpoint-2/model.safetensors p4/checkpoint-2/model.safetensors"

@@ -101,6 +101,18 @@ static int spool(int *fd, int from, const char *name, struct ckpt_err *err)
     return rc;
 }
 
+/* A rank has the parent's standard input as its own: errors then name it as that process would. */
+static int take_stdin(const char *left, struct ckpt_err *err)
+{
+    int fd = open(left, O_RDONLY | O_CLOEXEC), rc = 0;
+
+    if (fd != STDIN_FILENO && (fd < 0 || dup2(fd, STDIN_FILENO) < 0))
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "standard input");
+    if (fd > STDIN_FILENO)
+        close(fd);
+    return rc;
+}
+
 int opt_stream(const char **path, const char *option, struct ckpt_arena *arena,
                struct ckpt_err *err)
 {
@@ -112,8 +124,8 @@ int opt_stream(const char **path, const char *option, struct ckpt_arena *arena,
     if ((rc = left_for(&found, given, arena, err)))
         return rc;
     if (found) {                        /* a rank does not have /dev/fd/63 */
-        *path = in && is_own(found) ? "/dev/stdin" : found;
-        return 0;
+        *path = in ? "/dev/stdin" : found;
+        return in && !is_own(found) ? take_stdin(found, err) : 0;
     }
     if (in ? fstat(STDIN_FILENO, &st) : stat(given, &st))
         return in ? ckpt_fail_errno(err, CKPT_EIO, errno, "standard input") : 0;
