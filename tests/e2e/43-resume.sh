@@ -131,3 +131,9 @@ t "weights as far" bash -c "ckpt-merge -q -o '$T/w.safetensors' '$T/n/w_8-16-epo
 t "a checkpoint and more epochs" slice m --resume-from-checkpoint auto --end-idx 8 --num-train-epochs 2
 t "go on" is m "1:0.25 2:0.5 3:0.75 4:1.0 5:1.25 6:1.5 7:1.75 8:2.0 "
 t "of the whole run's bits" bash -c "cmp '$T/m/w_0-8-epoch-1.pt' '$T/s/w_0-8-epoch-1.pt'"
+
+# -- what all ranks find, one says -----------------------------------------------------------------
+rm -rf "$T"/{whole,half}
+run whole --nproc 2 >/dev/null && rewind whole half
+SAY='' run half --nproc 2 --fp16 --resume-from-checkpoint auto 2>"$T/said" >/dev/null
+t "a scale that begins anew is told once" [ "$(grep -c 'no scaler.pt: the loss scale starts at' "$T/said")" = 1 ]

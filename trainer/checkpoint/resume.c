@@ -277,12 +277,12 @@ static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir,
 }
 
 /* Load the loss scaler; the count of skipped steps is used without scaling too. */
-static int load_scaler(struct scaler *s, struct ckpt_dir *dir, struct ckpt_err *err)
+static int load_scaler(struct scaler *s, struct ckpt_dir *dir, bool tell, struct ckpt_err *err)
 {
     struct ckpt_file *f;
 
     if (!ckpt_dir_has(dir, "scaler.pt")) {
-        if (s->o.on)
+        if (s->o.on && tell)
             ckpt_log(CKPT_LOG_NOTE, "no scaler.pt: the loss scale starts at %g", s->scale);
         return 0;
     }
@@ -305,7 +305,7 @@ static int load_schedule(struct schedule *s, struct ckpt_dir *dir, struct ckpt_e
 
 /* Load where the run was: state->global_step is known already where no file says it. */
 static int load_state(struct run_state *state, const struct checkpoint *c, struct ckpt_dir *dir,
-                      struct ckpt_err *err)
+                      bool tell, struct ckpt_err *err)
 {
     int64_t done;
     bool found;
@@ -313,7 +313,7 @@ static int load_state(struct run_state *state, const struct checkpoint *c, struc
 
     if (position_read(state, &found, dir, err))
         return ckpt_err_in(err, "trainer_state.json");
-    if ((rc = load_scaler(c->scaler, dir, err)) != 0 ||
+    if ((rc = load_scaler(c->scaler, dir, tell, err)) != 0 ||
         (rc = load_schedule(c->schedule, dir, err)) != 0 ||
         (rc = position_schedule(state, c->groups, &done, dir, err)) != 0)
         return rc;
@@ -393,7 +393,7 @@ static int load_facts(json_t **manifest, struct session *s, const char *path,
     if (rc == 0)
         rc = check_manifest(manifest, s, dir, path, c, state, err);
     if (rc == 0)
-        rc = load_state(state, c, dir, err);
+        rc = load_state(state, c, dir, s->comm->rank == 0, err);
     ckpt_dir_close(dir);
     return rc;
 }
