@@ -171,6 +171,7 @@ static struct jv tell_time(struct run *r, const struct jv *format)
     }
     memcpy(how, format->str.s, format->str.n);
     how[format->str.n] = '\0';
+    jv_work(r, sizeof text);
     localtime_r(&now, &tm);
     /* The format is the template's own; the buffer bounds strftime's output. */
 #pragma GCC diagnostic push
@@ -270,6 +271,7 @@ struct jv jinja_item(struct run *r, const struct jv *v, const struct jv *key)
     }
     if ((v->kind != V_LIST && v->kind != V_STRING) || key->kind != V_INT)
         return none;
+    jv_work(r, v->kind == V_STRING ? v->str.n : 0);
     n = v->kind == V_LIST ? (int64_t)v->list->n : (int64_t)jv_utf8_count(v->str.s, v->str.n);
     i = key->i < 0 ? key->i + n : key->i;
     if (i < 0 || i >= n)

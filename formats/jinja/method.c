@@ -5,8 +5,6 @@
 
 #include "formats/jinja/parts.h"
 
-#define SLOW 16         /* cost of a byte that is examined singly, relative to one in a search */
-
 enum method {
     M_STRIP, M_LSTRIP, M_RSTRIP, M_SPLIT, M_RSPLIT, M_SPLITLINES, M_STARTSWITH, M_ENDSWITH, M_UPPER,
     M_LOWER, M_CAPITALIZE, M_TITLE, M_REPLACE, M_FIND, M_RFIND, M_COUNT, M_REMOVEPREFIX,
@@ -196,7 +194,7 @@ struct jv jinja_case(struct run *r, struct jv v, char how)
     bool begin = true;
     struct ckpt_buf b;
 
-    jv_work(r, SLOW * v.str.n);
+    jv_work(r, JINJA_SLOW * v.str.n);
     ckpt_buf_init(&b, JINJA_MAX_OUTPUT);
     for (size_t i = 0; i < v.str.n && !r->rc;) {
         utf8proc_uint8_t text[4];
@@ -295,7 +293,7 @@ static size_t work_of(int method, const struct jv *v, const struct jv *a)
                                  [M_VALUES] = false};
     size_t by = a->kind == V_STRING ? a->str.n : 0;
 
-    return often[method] ? v->str.n * (SLOW + by) : SLOW * v->str.n + by;
+    return often[method] ? v->str.n * (JINJA_SLOW + by) : JINJA_SLOW * v->str.n + by;
 }
 
 static struct jv string_method(struct run *r, int method, struct jv v, const struct args *args)

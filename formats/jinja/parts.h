@@ -92,6 +92,8 @@ const struct jv *jv_find(struct run *r, const struct jv_map *map, const struct j
  * counted.
  */
 #define JINJA_STEP_BYTES 64
+#define JINJA_SLOW       16     /* cost of a byte that is examined singly, or searched for a hard
+                                   text, relative to one that is compared or copied */
 void jv_work(struct run *r, size_t bytes);
 
 bool jv_true(const struct jv *v);

@@ -329,8 +329,12 @@ static void print_quoted(struct ckpt_buf *b, const char *s, size_t n)
     ckpt_buf_put_u8(b, (uint8_t)quote);
 }
 
+/* A value that contains another twice, that one a third twice and so on is endless as a text: a
+ * full buffer ends the walk. */
 static void print_at(struct ckpt_buf *b, const struct jv *v, bool quoted, int depth)
 {
+    if (!ckpt_buf_ok(b))
+        return;
     if (depth > MAX_NESTED) {
         ckpt_buf_put_str(b, "...");
         return;
@@ -453,6 +457,8 @@ int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, const struct 
 
     if (level > MAX_NESTED)
         return jinja_fail(r, CKPT_ELIMIT, "tojson: nested deeper than %d", MAX_NESTED);
+    if (!ckpt_buf_ok(b))
+        return jinja_full(r, b);
     switch (v->kind) {
     case V_NONE:   ckpt_buf_put_str(b, "null"); return 0;
     case V_BOOL:   ckpt_buf_put_str(b, v->b ? "true" : "false"); return 0;
@@ -476,9 +482,13 @@ int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, const struct 
 
             ckpt_buf_init(&key, JINJA_MAX_OUTPUT);
             jv_print(&key, &pair[i].key, false);
+            if (!ckpt_buf_ok(&key))
+                jinja_full(r, &key);
             put_json_string(b, key.len ? (const char *)key.data : "", key.len, how->ascii);
             ckpt_buf_release(&key);
             ckpt_buf_put(b, how->key.str.s, how->key.str.n);
+            if (r->rc)
+                return r->rc;
         }
         if ((rc = jv_json(r, b, is_list ? &v->list->item[i] : &pair[i].value, how,
                           level + 1)) != 0)

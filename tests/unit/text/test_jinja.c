@@ -167,6 +167,8 @@ TEST(a_template_is_bounded)
 TEST(long_searches_are_bounded)
 {
 #define LONG "{% set s = 'ab' * 500000 %}"
+#define LADDER(a) "{% set n = namespace(a=[1, 2]) %}{% for i in range(40) %}" \
+                  "{% set n.a = " a " %}{% endfor %}"
     static const char *const set[] = {
         LONG "{% for i in range(100000) %}{{ 'x' in s }}{% endfor %}",
         LONG "{% for i in range(100000) %}{{ s.find('x') }}{% endfor %}",
@@ -183,8 +185,14 @@ TEST(long_searches_are_bounded)
         LONG "{% set l = (s ~ ' ') * 20 %}{% for i in range(100000) %}{{ l.split() | length }}{% endfor %}",
         "{% set l = range(100000) | list %}{% for i in range(100000) %}{{ -1 in l }}{% endfor %}",
         "{% set l = range(100000) | list %}{{ l | unique | list | length }}",
-        "{% set n = namespace(a=[1, 2]) %}{% for i in range(40) %}{% set n.a = [n.a, n.a] %}{% endfor %}"
-        "{{ n.a == n.a }}",
+        LADDER("[n.a, n.a]") "{{ n.a == n.a }}",
+        LADDER("[n.a, n.a]") "{{ n.a }}",
+        LADDER("[n.a, n.a]") "{{ 'a' ~ n.a }}",
+        LADDER("[n.a, n.a]") "{{ n.a | tojson }}",
+        LADDER("{'a': n.a, 'b': n.a}") "{{ n.a | tojson(indent=2) }}",
+        LADDER("(n.a, n.a)") "{{ {n.a: 1} | tojson }}",
+        LONG "{% for i in range(100000) %}{{ s[500000] }}{{ s[-1] }}{% endfor %}",
+        LONG "{% set t = s[:30000] ~ 'c' %}{% for i in range(100000) %}{{ t in s }}{% endfor %}",
     };
 
     for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
