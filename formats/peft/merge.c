@@ -34,8 +34,8 @@ struct ckpt_lora_update *peft_update_new(struct peft_updates *m, size_t base, co
         return NULL;
     u = &m->update[m->n];
     *u = (struct ckpt_lora_update){.base = base, .as = as, .from = m->from, .weight = m->weight,
-                                   .own = NONE, .a = NONE, .b = NONE, .magnitude = NONE,
-                                   .add = NONE, .rows = NONE};
+                                   .finite = true, .own = NONE, .a = NONE, .b = NONE,
+                                   .magnitude = NONE, .add = NONE, .rows = NONE};
     if (!as)
         m->of_base[base] = m->n;
     m->n++;

@@ -1,6 +1,7 @@
 /* lora/range - see lora/range.h. */
 #include "libckpt/lora/range.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "libckpt/convert.h"
@@ -182,6 +183,56 @@ static void measure(struct work *work, size_t updates, const void *p, enum ckpt_
     work->kept.n += n * (int64_t)updates;
 }
 
+/* Bits of the largest absolute value; those of NaN are above those of infinity. */
+static uint32_t largest(const float *w, int64_t n)
+{
+    uint32_t most = 0, bits;
+
+    for (int64_t j = 0; j < n; j++) {
+        memcpy(&bits, &w[j], sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+/* Bits of the least absolute value that is rounded to infinity. */
+static uint32_t limit_of(enum ckpt_dtype dtype)
+{
+    return dtype == CKPT_F16 ? 0x477ff000 : dtype == CKPT_BF16 ? 0x7f7f8000 : 0x7f800000;
+}
+
+/*
+ * Refuse elements of work->w, n from `at` on, that are to be stored as NaN or infinity and did not
+ * start so: the factors have such values, or a scale that is far too large.  delta: they are what
+ * is added, not what is stored.
+ */
+static int check_finite(struct lora *l, const struct lora_item *item, const struct touch *t,
+                        int64_t at, int64_t n, bool delta, struct work *work,
+                        struct ckpt_err *err)
+{
+    const struct ckpt_tensor *base = base_tensor(l, item->base);
+    uint32_t limit = limit_of(base->dtype);
+    float *was = work->alone;
+    int rc;
+
+    if (!l->update[t->u[0]].finite || largest(work->w, n) < limit)
+        return 0;
+    if (delta)
+        memset(was, 0, (size_t)n * sizeof *was);
+    else if ((rc = lora_range_start(l, t->u[0], at, n, was, err)) != 0)
+        return rc;
+    for (int64_t j = 0; j < n; j++)
+        if (largest(&was[j], 1) < limit && largest(&work->w[j], 1) >= limit) {
+            ckpt_fail(err, CKPT_EFORMAT, "tensor %s: element %" PRId64 " is %g with the adapter, "
+                      "which is no finite %s, and %g without", base->name, at + j,
+                      (double)work->w[j], ckpt_dtype_name(base->dtype), (double)was[j]);
+            return ckpt_err_hint(err, "the adapter has NaN, infinite or far too large values, or "
+                                 "such a lora_alpha; `ckpt-inspect --stats` tells its values");
+        }
+    return 0;
+}
+
 /* dst holds the base's stretch, or nothing yet when the tensor is resized. */
 static int update_stretch(struct lora *l, const struct lora_item *item, const struct touch *t,
                           int64_t start, int64_t end, unsigned char *dst, struct work *work,
@@ -203,6 +254,8 @@ static int update_stretch(struct lora *l, const struct lora_item *item, const st
         n = block_at(l, t, at, end);
         if (doubles) {
             rc = add_to_doubles(l, t, at, n, p, work, err);
+            if (rc == 0)
+                rc = check_finite(l, item, t, at, n, true, work, err);
             continue;
         }
         if (!item->resized)
@@ -211,6 +264,8 @@ static int update_stretch(struct lora *l, const struct lora_item *item, const st
             memcpy(work->old, work->w, (size_t)sample_of(n) * sizeof *work->old);
         rc = sole ? alone(l, t, 0, at, n, work->w, work->add, err)
                   : add_up(l, t, at, n, work, err);
+        if (rc == 0)
+            rc = check_finite(l, item, t, at, n, false, work, err);
         if (rc == 0)
             ckpt_convert(p, dtype, work->w, CKPT_F32, (size_t)n);
         if (rc == 0 && narrow)

@@ -32,6 +32,7 @@ struct ckpt_lora_update {
                                    name */
     size_t         from;        /* which adapter */
     float          weight;      /* weight of this adapter's delta */
+    bool           finite;      /* reading W' that is not finite where W is is CKPT_EFORMAT */
     size_t         own;         /* tensor of the adapter to use instead of W, or NONE */
     bool           stacked;     /* own is [n, rows, cols], W a part of it from own_first on */
     int64_t        own_first;   /* element of own that is W's first; 0 unless stacked */

@@ -22,6 +22,13 @@ for l in bloom-qkv gpt2-conv1d llama-all-linear llama-dora llama-embed llama-pat
     t "$l, the same bytes" same_files "$T/$l" "$T/$l-2"
 done
 t "side files come along" test -e "$T/bloom-qkv/config.json"
+cp -r "$G/lora/bloom-qkv/base" "$T/linked"; mv "$T/linked/config.json" "$T/linked/model.safetensors" "$T"; ln -s ../config.json ../model.safetensors "$T/linked"
+expect_says 65 "weights behind a link" "hint: $T/linked/model.safetensors is no regular file; --follow-symlinks follows links" merge -o "$T/no-model" "$T/linked"
+rm "$T/linked/model.safetensors"; cp "$T/model.safetensors" "$T/linked"
+t "a side file behind a link" bash -c "ckpt-merge --provenance none -o $T/linked1 $T/linked 2>$T/.err"
+t "is told" grep -q "warning: $T/linked/config.json: not read: no regular file; --follow-symlinks follows links" "$T/.err"
+t "followed" merge --follow-symlinks -o "$T/linked2" "$T/linked"
+t "it comes along" cmp "$T/config.json" "$T/linked2/config.json"
 t "more tokens: config.json counts them" grep -q '"vocab_size": 64' "$T/llama-resized-tokens/config.json"
 mkdir "$T/no"
 t "a head that the adapter did not tie: config.json says so" grep -q '"tie_word_embeddings": false' "$T/gpt2-saved/config.json"
@@ -153,4 +160,17 @@ t "both shapes are named" says "the base has ["
 cp -r "$A/adapter" "$T/other"; sed -i 's/"use_qalora": false/"use_qalora": true/' "$T/other/adapter_config.json"
 expect 65 "another kind of adapter" merge --adapter "$T/other" -o "$T/no/w" "$A/base"
 t "the setting that cannot be merged is named" says "adapters with use_qalora are not merged"
+# What makes values that are not finite, of values that are, is refused.
+broken() { rm -rf "$T/broken"; cp -r "$A/adapter" "$T/broken"; }
+broken; sed -i 's/"lora_alpha": [0-9]*/"lora_alpha": 1e300/' "$T/broken/adapter_config.json"
+expect_says 65 "an alpha that f32 does not hold" " is inf with the adapter, which is no finite F32, and " merge --adapter "$T/broken" -o "$T/no/w" "$A/base"
+sed -i 's/1e300/1e8/' "$T/broken/adapter_config.json"
+t "a base of f16" merge --dtype f16 -o "$T/f16" "$A/base"
+expect_says 65 "an alpha whose values f16 does not hold" "which is no finite F16" merge --adapter "$T/broken" -o "$T/no/w" "$T/f16"
+t "f32 holds them" merge --adapter "$T/broken" --dtype f32 -o "$T/far" "$T/f16"
+broken; printf '\0\0\300\177' | dd of="$T/broken/adapter_model.safetensors" bs=1 seek=$(($(stat -c %s "$T/broken/adapter_model.safetensors") - 4)) conv=notrunc 2>/dev/null
+expect_says 65 "a factor with NaN" " is nan with the adapter" merge --adapter "$T/broken" -o "$T/no/w" "$A/base"
+broken; sed -i 's/"r": [0-9]*/"r": 0/' "$T/broken/adapter_config.json"
+scored() { ckpt-eval -q --adapter "$T/broken" --eval-file "$G/lora/llama-all-linear/rows.jsonl" "$A/base"; }
+expect_says 78 "a rank of 0 is no adapter to score" "$T/broken: adapter_config.json: r is 0, 1 to 65536 is wanted" scored
 t "nothing is left of refused merges" [ -z "$(ls -A "$T/no")" ]
