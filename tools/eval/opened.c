@@ -221,8 +221,8 @@ static int open_session(struct eval_opened *e, char path[4096], const char *mode
         if (e->s.tokenizer)
             rc = session_check_vocabulary(&e->s, err);
     }
-    if (rc == 0 && adapter && !must)
-        rc = adapt(&e->s, config, adapter, path, err);
+    if (rc == 0 && adapter && !must && adapt(&e->s, config, adapter, path, err))
+        rc = ckpt_err_in(err, "%s", adapter);
     json_decref(config);
     return rc;
 }

@@ -87,9 +87,9 @@ static int matches(bool *yes, const struct match *m, const char *module, struct 
     size_t start, end;
 
     *yes = false;
-    if (m->re)
-        return regex_find(m->re, m->run, (const unsigned char *)module, strlen(module), 0, yes,
-                          &start, &end, err);
+    if (m->re && regex_find(m->re, m->run, (const unsigned char *)module, strlen(module), 0, yes,
+                            &start, &end, err))
+        return ckpt_err_in(err, "adapter_config.json: a pattern for modules");
     for (size_t i = 0; m->list && !*yes && i < json_array_size(m->list); i++)
         *yes = ends(module, json_string_value(json_array_get(m->list, i)));
     return 0;
@@ -308,13 +308,14 @@ int lora_delta(struct lora_delta *out, const struct lora *l, const char *module,
                          "target_modules: %s: use_dora is not trained on an embedding", module);
     rc = peft_config_rank(&rank, &l->peft, module, err);
     if (rc)
-        return rc;
+        return ckpt_err_in(err, "adapter_config.json");
     if (!(rank >= 1 && rank <= MAX_RANK && rank == floor(rank)))
-        return ckpt_fail(err, CKPT_ECONFIG, "rank_pattern: %s: rank %g, 1 to %d is wanted", module,
-                         rank, MAX_RANK);
+        return ckpt_fail(err, CKPT_ECONFIG, "adapter_config.json: rank_pattern: %s: rank %g, 1 to "
+                         "%d is wanted", module, rank, MAX_RANK);
     out->rank = (int64_t)rank;
     out->magnitude = l->peft.dora;
-    return peft_config_scale(&out->scale, &l->peft, module, out->rank, err);
+    rc = peft_config_scale(&out->scale, &l->peft, module, out->rank, err);
+    return rc ? ckpt_err_in(err, "adapter_config.json") : 0;
 }
 
 bool lora_saves(const struct lora *l, const char *param)

@@ -243,8 +243,9 @@ int run_start_open(struct session *s, const struct run_start *start, const struc
         rc = adapter_same(config, wanted, start->resume, err);
     if (rc == 0 && config && wanted && s->comm->rank == 0)
         adapter_tell_modules(config, wanted, set, start->resume);
-    if (rc == 0 && (config || wanted))
-        rc = session_adapt(s, config ? config : wanted, err);
+    if (rc == 0 && (config || wanted) &&
+        (rc = session_adapt(s, config ? config : wanted, err)) != 0 && config)
+        ckpt_err_in(err, "%s", start->resume);
     json_decref(config);
     json_decref(wanted);
     return rc;

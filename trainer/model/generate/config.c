@@ -337,7 +337,7 @@ int generate_config_read(struct generate_config *out, struct ckpt_dir *dir,
     if (!own)
         json = json_incref(arch_config(arch));
     if (rc == 0 && generate_config_of(out, json, err))
-        rc = ckpt_err_in(err, "%s", own ? FILE_NAME : "config.json");
+        rc = ckpt_err_in(err, "%s/%s", ckpt_dir_path(dir), own ? FILE_NAME : "config.json");
     if (own && rc == 0) {
         tell_unknown(json);
         tell_rounded(json);
