@@ -74,8 +74,14 @@ static void hint_inside(const struct ckpt_place *p, struct ckpt_err *err)
         const char *name = p->entry[i].name;
         char inner[CKPT_MAX_NAME];
 
-        if (!p->entry[i].is_dir && ckpt_path_ends_in_any(name, tails) && n++ == 0)
-            file = name;
+        if (!p->entry[i].is_dir && ckpt_path_ends_in_any(name, tails)) {
+            if (!p->entry[i].is_file) {
+                ckpt_err_hint(err, "%s/%s is no regular file; --follow-symlinks follows links",
+                              p->path, name);
+                return;
+            }
+            file = n++ == 0 ? name : file;
+        }
         for (size_t k = 0; p->entry[i].is_dir && k < 2; k++)
             if ((size_t)snprintf(inner, sizeof inner, "%s/%s", name, configs[k]) < sizeof inner &&
                 ckpt_file_path_is_clean(inner) && ckpt_dir_has(p->dir, inner)) {

@@ -1,11 +1,13 @@
 /* side_files - see side_files.h. */
 #include "formats/hf/side_files.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/place.h"
 #include "libckpt/base/json.h"
+#include "libckpt/log.h"
 #include "libckpt/views/extra.h"
 
 #define MAX_BYTES ((uint64_t)256 << 20)
@@ -42,6 +44,16 @@ static int add(struct side_files *s, struct ckpt_extra e, struct ckpt_err *err)
     return rc;
 }
 
+static void tell_left_out(const struct ckpt_dir *dir, const struct ckpt_entry *e)
+{
+    if (e->is_file)
+        ckpt_log(CKPT_LOG_WARNING, "%s/%s: not read: %" PRIu64 " bytes, %" PRIu64 " at most",
+                 ckpt_dir_path(dir), e->name, e->size, MAX_BYTES);
+    else
+        ckpt_log(CKPT_LOG_WARNING, "%s/%s: not read: no regular file; --follow-symlinks follows "
+                 "links", ckpt_dir_path(dir), e->name);
+}
+
 /* Add the side files of a directory; those in a folder are named with its path. */
 static int add_all(struct side_files *s, struct ckpt_dir *dir, const char *folder,
                    struct ckpt_arena *arena, struct ckpt_err *err)
@@ -53,8 +65,12 @@ static int add_all(struct side_files *s, struct ckpt_dir *dir, const char *folde
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct ckpt_extra e = {.name = entry[i].name};
 
-        if (!entry[i].is_file || entry[i].size > MAX_BYTES || !side_file_name(entry[i].name))
+        if (entry[i].is_dir || !side_file_name(entry[i].name))
             continue;
+        if (!entry[i].is_file || entry[i].size > MAX_BYTES) {
+            tell_left_out(dir, &entry[i]);
+            continue;
+        }
         if (folder && !(e.name = ckpt_arena_printf(arena, "%s/%s", folder, entry[i].name)))
             return ckpt_nomem(err, strlen(entry[i].name));
         rc = ckpt_file_open_at(&e.file, dir, entry[i].name, err);
