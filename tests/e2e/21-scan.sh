@@ -28,6 +28,9 @@ expect 77 "links are not followed" ckpt-inspect --scan "$T/l"
 t "but told, those to folders too" bash -c "[ \$(grep -c 'a symbolic link' $T/.out) = 2 ]"
 expect 77 "and followed when asked to" ckpt-inspect --follow-symlinks --scan "$T/l"
 t "with what they lead to" row '^d/x/sub/deep/m.bin +os.system'
+mkdir "$T/round"; cp "$T/l/config.json" "$T/round"; for k in 1 2 3; do ln -s . "$T/round/$k"; done
+expect 0 "links that lead in circles" timeout 20 ckpt-inspect --follow-symlinks --scan "$T/round"
+t "are followed once" row '^2 +a folder of several names +note +was looked at under another'
 d=$T/n; for _ in $(seq 70); do d=$d/a; done; mkdir -p "$d"; echo hello > "$T/n/a.txt"
 expect 65 "folders deeper than 64 are told" ckpt-inspect --scan "$T/n"
 mkdir "$T/empty"; expect 65 "a folder of nothing is not clean" ckpt-inspect --scan "$T/empty"

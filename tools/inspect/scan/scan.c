@@ -159,11 +159,33 @@ static int put_unopened(struct scan *s, const char *path, struct ckpt_dir *dir,
 static int scan_dir(struct scan *s, const char *prefix, struct ckpt_dir *dir, int depth,
                     struct ckpt_err *err);
 
+/* Whether a folder on disk was met before: links may lead in circles. */
+static int met(bool *yes, struct scan *s, const struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    uint64_t id[2], *kept;
+    struct stat st;
+
+    *yes = false;
+    if (!s->seen || stat(ckpt_dir_path(dir), &st))
+        return 0;
+    id[0] = (uint64_t)st.st_dev;
+    id[1] = (uint64_t)st.st_ino;
+    *yes = ckpt_map_get(s->seen, (const char *)id, sizeof id) != CKPT_MAP_NONE;
+    if (*yes)
+        return 0;
+    kept = ckpt_arena_alloc(&s->ids, 2, sizeof *kept);
+    if (!kept)
+        return ckpt_nomem(err, sizeof id);
+    memcpy(kept, id, sizeof id);
+    return ckpt_map_add(s->seen, (const char *)kept, sizeof id, 0, err);
+}
+
 static int scan_folder(struct scan *s, const char *path, struct ckpt_dir *dir,
                        const struct ckpt_entry *entry, int depth, struct ckpt_err *err)
 {
     struct ckpt_dir *sub;
     char prefix[MAX_PATH + 1];
+    bool before;
     int rc;
 
     if (strcmp(entry->name, ".git") == 0) {
@@ -179,7 +201,12 @@ static int scan_folder(struct scan *s, const char *path, struct ckpt_dir *dir,
     if (ckpt_dir_open_at(&sub, dir, entry->name, err))
         return put_unopened(s, path, dir, entry, err);
     snprintf(prefix, sizeof prefix, "%s/", path);
-    rc = scan_dir(s, prefix, sub, depth + 1, err);
+    rc = met(&before, s, sub, err);
+    if (rc == 0 && before)
+        scan_put(s, path, "a folder of several names", SCAN_NOWHERE, "", SCAN_NOTE,
+                 "was looked at under another");
+    else if (rc == 0)
+        rc = scan_dir(s, prefix, sub, depth + 1, err);
     ckpt_dir_close(sub);
     return rc;
 }
@@ -240,13 +267,19 @@ static int scan_path(struct scan *s, const char *path, bool follow, struct ckpt_
     const char *slash = strrchr(path, '/');
     struct subject f = {.path = slash ? slash + 1 : path};
     struct ckpt_dir *dir;
+    bool before;
     int rc;
 
     if (ckpt_path_is_dir(path)) {
         rc = ckpt_path_dir(&dir, path, flags, err);
         if (rc == 0) {
-            rc = scan_dir(s, "", dir, 0, err);
+            if ((rc = ckpt_map_new(&s->seen, 64, err)) == 0 &&
+                (rc = met(&before, s, dir, err)) == 0)
+                rc = scan_dir(s, "", dir, 0, err);
             ckpt_dir_close(dir);
+            ckpt_map_free(s->seen);
+            ckpt_arena_release(&s->ids);
+            s->seen = NULL;
         }
         if (rc == 0 && s->files == 0)
             scan_put(s, "", "a folder without files", SCAN_NOWHERE, "", SCAN_UNJUDGED,

@@ -12,8 +12,10 @@
 
 #include <jansson.h>
 
+#include "libckpt/base/map.h"
 #include "libckpt/file.h"
 #include "libckpt/io/path.h"
+#include "libckpt/mem.h"
 #include "tools/out.h"
 
 enum verdict {
@@ -27,6 +29,9 @@ enum verdict {
 };
 
 struct scan {
+    struct ckpt_map  *seen;     /* device and inode of each folder, which live in ids; NULL: not
+                                   of a folder */
+    struct ckpt_arena ids;
     struct out *o;              /* NULL: findings are only counted, and the first dangerous one
                                    is stored */
     const char *spool;          /* where packed files are unpacked */
