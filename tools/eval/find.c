@@ -39,16 +39,36 @@ static void look(struct newest *n, const char *dir)
     snprintf(n->dir, sizeof n->dir, "%s", dir);
 }
 
+/* A folder that is walked through, and the one above it. */
+struct within {
+    const struct within *up;
+    struct stat          st;
+};
+
+/* Whether it is one of those it is in: a link leads back. */
+static bool leads_back(const struct within *in)
+{
+    for (const struct within *up = in->up; up; up = up->up)
+        if (up->st.st_dev == in->st.st_dev && up->st.st_ino == in->st.st_ino)
+            return true;
+    return false;
+}
+
 /* Look at a folder and those in it, in the order of their names.  A run that goes on removes
  * checkpoints meanwhile: a folder that was listed may be gone. */
-static int walk(struct newest *n, const char *path, int depth, struct ckpt_err *err)
+static int walk(struct newest *n, const char *path, int depth, const struct within *up,
+                struct ckpt_err *err)
 {
+    struct within in = {.up = up};
     struct ckpt_arena arena = {0};
     struct ckpt_entry *entry;
     struct ckpt_dir *dir = NULL;
     size_t count = 0;
-    int rc = ckpt_dir_open(&dir, path, CKPT_FOLLOW, err);
+    int rc;
 
+    if (stat(path, &in.st) == 0 && leads_back(&in))
+        return 0;
+    rc = ckpt_dir_open(&dir, path, CKPT_FOLLOW, err);
     rc = rc ? rc : ckpt_dir_list(dir, &arena, &entry, &count, err);
     if (rc == 0)
         look(n, path);
@@ -57,7 +77,7 @@ static int walk(struct newest *n, const char *path, int depth, struct ckpt_err *
 
         if (entry[i].is_dir && entry[i].name[0] != '.' &&
             snprintf(inner, sizeof inner, "%s/%s", path, entry[i].name) < (int)sizeof inner)
-            rc = walk(n, inner, depth + 1, err);
+            rc = walk(n, inner, depth + 1, &in, err);
     }
     ckpt_dir_close(dir);
     ckpt_arena_release(&arena);
@@ -81,7 +101,7 @@ static bool has_test(char path[4096], const char *dir)
 int find_checkpoint(char path[4096], const char *results, bool best, struct ckpt_err *err)
 {
     struct newest n = {.has = has_checkpoint};
-    int rc = walk(&n, results, 0, err);
+    int rc = walk(&n, results, 0, NULL, err);
 
     if (rc == 0 && !n.any)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no run's checkpoint in it, or in a folder in it",
@@ -98,7 +118,7 @@ int find_checkpoint(char path[4096], const char *results, bool best, struct ckpt
 int find_test(char path[4096], const char *datasets, struct ckpt_err *err)
 {
     struct newest n = {.has = has_test};
-    int rc = walk(&n, datasets, 0, err);
+    int rc = walk(&n, datasets, 0, NULL, err);
 
     if (rc == 0 && !n.any)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no test.jsonl in it", datasets);
