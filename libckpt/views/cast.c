@@ -1,8 +1,10 @@
 /* views/cast - a source in another dtype; see view.h. */
 #include <fnmatch.h>
+#include <math.h>
 #include <string.h>
 
 #include "libckpt/convert.h"
+#include "libckpt/log.h"
 #include "libckpt/views/views.h"
 
 #define STAGE_BYTES 65536u      /* buffer for reads that become narrower */
@@ -10,6 +12,7 @@
 
 static int cast_read(void *self, size_t i, int64_t start, int64_t count, void *dst,
                      struct ckpt_err *err);
+static void cast_close(void *self);
 static bool cast_locate(void *self, size_t i, int64_t start, int64_t count,
                         struct ckpt_extent *out);
 
@@ -17,10 +20,11 @@ static bool cast_locate(void *self, size_t i, int64_t start, int64_t count,
 struct cast {
     struct view      view;      /* first: view_close frees both as one block */
     enum ckpt_dtype *to;        /* lives in the list's arena */
+    bool            *over;      /* finite values became infinite; set by any thread */
 };
 
 static const struct ckpt_source_ops cast_ops = {
-    .format = "view", .read = cast_read, .locate = cast_locate, .close = view_close,
+    .format = "view", .read = cast_read, .locate = cast_locate, .close = cast_close,
 };
 
 const struct ckpt_cast_rule *ckpt_view_cast_rule(const struct ckpt_tensor *t,
@@ -35,6 +39,55 @@ const struct ckpt_cast_rule *ckpt_view_cast_rule(const struct ckpt_tensor *t,
             fnmatch(rule[k].glob, t->name, 0) == 0)
             last = &rule[k];
     return last;
+}
+
+static bool has_infinite_f16(const unsigned char *p, size_t n)
+{
+    unsigned found = 0;
+    uint16_t v;
+
+    for (size_t j = 0; j < n; j++) {
+        memcpy(&v, p + j * sizeof v, sizeof v);
+        found |= (v & 0x7fff) == 0x7c00;
+    }
+    return found;
+}
+
+/* Notice finite values of src that are infinite in dst.  Of dtypes that are written only F16 has a
+ * range that weights exceed. */
+static void notice(struct cast *c, size_t i, const unsigned char *dst, const unsigned char *src,
+                   enum ckpt_dtype from, size_t n)
+{
+    double v[256];
+
+    if (c->to[i] != CKPT_F16 || !ckpt_convert_can(CKPT_F64, from) || !has_infinite_f16(dst, n))
+        return;
+    for (size_t j = 0, k; j < n; j += k) {
+        k = n - j < sizeof v / sizeof v[0] ? n - j : sizeof v / sizeof v[0];
+        ckpt_convert(v, CKPT_F64, src + j * ckpt_dtype_size(from), from, k);
+        for (size_t m = 0; m < k; m++)
+            if (isfinite(v[m]) && has_infinite_f16(dst + (j + m) * 2, 1))
+                __atomic_store_n(&c->over[i], true, __ATOMIC_RELAXED);
+    }
+}
+
+static void cast_close(void *self)
+{
+    struct cast *c = self;
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; c->over && i < ckpt_source_count(c->view.below); i++)
+        if (c->over[i] && n++ == 0)
+            first = ckpt_source_tensor(c->view.below, c->view.map[i])->name;
+    if (n == 1)
+        ckpt_log(CKPT_LOG_WARNING, "tensor %s: values beyond 65504 are infinite in F16; BF16 and "
+                 "F32 hold them", first);
+    else if (n > 1)
+        ckpt_log(CKPT_LOG_WARNING, "tensor %s and %zu more: values beyond 65504 are infinite in "
+                 "F16; BF16 and F32 hold them", first, n - 1);
+    ckpt_free(c->over);
+    view_close(c);
 }
 
 /*
@@ -58,6 +111,7 @@ static int cast_wider(struct cast *c, size_t i, int64_t start, int64_t count,
 
         memcpy(block, rear + (size_t)at * in, n * in);
         ckpt_convert(dst + (size_t)at * width, c->to[i], block, from, n);
+        notice(c, i, dst + (size_t)at * width, block, from, n);
     }
     return 0;
 }
@@ -77,6 +131,7 @@ static int cast_narrower(struct cast *c, size_t i, int64_t start, int64_t count,
                                    err)) != 0)
             return rc;
         ckpt_convert(dst + (size_t)at * width, c->to[i], stage, from, (size_t)n);
+        notice(c, i, dst + (size_t)at * width, stage, from, (size_t)n);
     }
     return 0;
 }
@@ -117,7 +172,8 @@ int ckpt_view_cast_by(struct ckpt_source **out, struct ckpt_source *src, ckpt_ca
         return rc;
     c = (struct cast *)v;
     c->to = ckpt_arena_alloc(&list.arena, n, sizeof *c->to);
-    if (!c->to)
+    c->over = ckpt_alloc(n, sizeof *c->over);
+    if (!c->to || !c->over)
         rc = ckpt_nomem(err, n * sizeof *c->to);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);

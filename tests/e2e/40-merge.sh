@@ -8,6 +8,13 @@ t "streamed" bash -c "ckpt-merge -q --tied keep -o - $DS > $T/s.safetensors"
 t "a stream is the file, byte by byte" cmp "$T/a.safetensors" "$T/s.safetensors"
 expect 64 "a stream of a format that cannot be one" ckpt-merge --to torch -o - "$DS"
 t "a torch archive, verified" ckpt-merge -q --verify --tied keep -o "$T/a.pt" "$DS"
+# Values beyond the range of F16: told, since they are infinite there.  1e5 and 1 in F32.
+{ printf '\71\0\0\0\0\0\0\0{"wide":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'; printf '\0\120\303\107\0\0\200\77'; } > "$T/wide.safetensors"
+into() { ckpt-merge --provenance none --dtype "$1" -o "$T/wide.$1.safetensors" "$T/wide.safetensors" 2>"$T/.err"; }
+t "values beyond F16" into f16
+t "are told" grep -q 'warning: tensor wide: values beyond 65504 are infinite in F16; BF16 and F32 hold them' "$T/.err"
+t "BF16 has them" into bf16
+t "which is nothing to tell" [ ! -s "$T/.err" ]
 # 2K: five files, none of them longer than the limit and a header, all of them in the index.
 t "shards and an index" ckpt-merge -q --tied keep --max-shard-size 2K -o "$T/dir" "$DS"
 expect 0 "hold what the one file holds" ckpt-inspect --diff "$T/a.safetensors" "$T/dir"
