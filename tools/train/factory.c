@@ -17,7 +17,7 @@ static const char *text(const json_t *of, const char *name)
     return json_string_value(json_object_get(of, name));
 }
 
-/* Members of a data set's columns and tags, and the values that are read, the program's own first. */
+/* Members of a data set's columns and tags, and the values that are read, theirs first. */
 static const struct { const char *name, *values; } columns[] = {
     /* renamed by put_columns */
     {"prompt", NULL}, {"query", NULL}, {"response", NULL}, {"messages", NULL}, {"system", NULL},
