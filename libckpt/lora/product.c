@@ -135,3 +135,17 @@ void lora_add_product(float *w, const struct lora_product *p, int64_t start, int
     if (p->stretch)
         stretch(w, p, start, n);
 }
+
+HOT int32_t lora_largest(const float *w, int64_t n)
+{
+    int32_t most = 0;
+
+    for (int64_t j = 0; j < n; j++) {
+        int32_t bits;
+
+        memcpy(&bits, &w[j], sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}

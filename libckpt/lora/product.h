@@ -35,4 +35,7 @@ int lora_panels(float **out, const float *line, int64_t r, int64_t n_col, struct
 /* w, elements [start, start + n) of W: w += scale * (coef @ line), then multiplied by stretch. */
 void lora_add_product(float *w, const struct lora_product *p, int64_t start, int64_t n);
 
+/* Bits of the largest absolute value of w[n]; those of NaN are above those of infinity. */
+int32_t lora_largest(const float *w, int64_t n);
+
 #endif

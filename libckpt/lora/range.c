@@ -183,21 +183,8 @@ static void measure(struct work *work, size_t updates, const void *p, enum ckpt_
     work->kept.n += n * (int64_t)updates;
 }
 
-/* Bits of the largest absolute value; those of NaN are above those of infinity. */
-static uint32_t largest(const float *w, int64_t n)
-{
-    uint32_t most = 0, bits;
-
-    for (int64_t j = 0; j < n; j++) {
-        memcpy(&bits, &w[j], sizeof bits);
-        bits &= 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
-    return most;
-}
-
 /* Bits of the least absolute value that is rounded to infinity. */
-static uint32_t limit_of(enum ckpt_dtype dtype)
+static int32_t limit_of(enum ckpt_dtype dtype)
 {
     return dtype == CKPT_F16 ? 0x477ff000 : dtype == CKPT_BF16 ? 0x7f7f8000 : 0x7f800000;
 }
@@ -212,18 +199,18 @@ static int check_finite(struct lora *l, const struct lora_item *item, const stru
                         struct ckpt_err *err)
 {
     const struct ckpt_tensor *base = base_tensor(l, item->base);
-    uint32_t limit = limit_of(base->dtype);
+    int32_t limit = limit_of(base->dtype);
     float *was = work->alone;
     int rc;
 
-    if (!l->update[t->u[0]].finite || largest(work->w, n) < limit)
+    if (!l->update[t->u[0]].finite || lora_largest(work->w, n) < limit)
         return 0;
     if (delta)
         memset(was, 0, (size_t)n * sizeof *was);
     else if ((rc = lora_range_start(l, t->u[0], at, n, was, err)) != 0)
         return rc;
     for (int64_t j = 0; j < n; j++)
-        if (largest(&was[j], 1) < limit && largest(&work->w[j], 1) >= limit) {
+        if (lora_largest(&was[j], 1) < limit && lora_largest(&work->w[j], 1) >= limit) {
             ckpt_fail(err, CKPT_EFORMAT, "tensor %s: element %" PRId64 " is %g with the adapter, "
                       "which is no finite %s, and %g without", base->name, at + j,
                       (double)work->w[j], ckpt_dtype_name(base->dtype), (double)was[j]);
