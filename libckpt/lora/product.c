@@ -136,7 +136,7 @@ void lora_add_product(float *w, const struct lora_product *p, int64_t start, int
         stretch(w, p, start, n);
 }
 
-HOT int32_t lora_largest(const float *w, int64_t n)
+HOT static int32_t largest(const float *w, int64_t n)
 {
     int32_t most = 0;
 
@@ -149,3 +149,5 @@ HOT int32_t lora_largest(const float *w, int64_t n)
     }
     return most;
 }
+
+int32_t lora_largest(const float *w, int64_t n) { return largest(w, n); }
