@@ -101,7 +101,6 @@ int peft_follow(struct peft_updates *m)
         as = m->update[k].as ? m->update[k].as : as;
     for (size_t k = 0; as && k < n; k++) {
         struct ckpt_lora_update u = m->update[k], *to;
-
         bool rows_alone = u.rows != NONE && u.a == NONE && u.own == NONE;
 
         if (u.as || u.base != m->embedding || !(rows_alone || m->both[u.from]) ||
